@@ -145,7 +145,8 @@ typedef struct sw_channel {
     const char *color;
     // The pixel value that viewers show as black.
     double window_low;
-    // The pixel value that viewers show as full colour. Equal to `window_low`: the whole range of the type.
+    // The pixel value that viewers show as full colour. Equal to `window_low`: a window that holds nearly all pixels
+    // of the channel's first 8 frames, or, in a red, green and blue image of bytes, the whole range of the type.
     double window_high;
     // 0.
     uint64_t reserved[2];

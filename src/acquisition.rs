@@ -3,7 +3,7 @@
 pub(crate) mod append;
 mod choice;
 pub(crate) mod dataset;
-mod end;
+pub(crate) mod end;
 mod interleaved;
 mod levels;
 mod planned;
@@ -31,7 +31,7 @@ use crate::ome;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::ring::Loan;
-use crate::stats::{StageLatency, Stats, Summary};
+use crate::stats::{StageLatency, Stats};
 use crate::storage::Storage;
 use levels::Levels;
 pub(crate) use planned::plan_with;
@@ -401,23 +401,27 @@ impl Acquisition {
 
     /// Has `call` told the key of every shard that is closed from now on, also of levels: it is complete, and with
     /// [`Config::sync`] on the device. It is called by the thread that closes shards, which does nothing else
-    /// meanwhile. Only the first call counts; false: there was one before.
+    /// meanwhile.
     ///
     /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this
     /// one's last handle; a thread of its own then ends that run, for which nobody waits. It can't
     /// [`finish`](Self::finish) its own. When the run has ended, it is dropped. What it owns lives until then, so a run
     /// whose last handle it owns never ends by itself: give it a [`Weak`](std::sync::Weak).
-    pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ListenerSet`] if a call before has set one.
+    pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
         let mut listener = self.engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = listener.is_none();
-        if is_first {
-            let call: Listener = Arc::new(Contained::new(Box::new(call)));
-            *listener = Some(call.clone());
-            for engine in self.levels.engines() {
-                *engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(call.clone());
-            }
+        if listener.is_some() {
+            return Err(Error::ListenerSet);
         }
-        is_first
+        let call: Listener = Arc::new(Contained::new(Box::new(call)));
+        *listener = Some(call.clone());
+        for engine in self.levels.engines() {
+            *engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(call.clone());
+        }
+        Ok(())
     }
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
@@ -449,52 +453,10 @@ impl Acquisition {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
-
-    /// Ends the acquisition: waits until all committed frames are in their shards, closes these, completes the
-    /// documents.
-    ///
-    /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
-    /// missing, and so do those beyond it for which the array has a place all the same, as in a stack or among channels
-    /// that were begun; chunks that lack frames are written with the fill value in their place.
-    ///
-    /// # Errors
-    ///
-    /// [`Unfinished`] with the first error of the run, and with the summary of what was saved all the same. With
-    /// [`Error::InCallback`] if one of the run's own threads calls, which can't wait for its own end: then the run ends
-    /// by itself, and the summary is that of this moment.
-    pub fn finish(mut self) -> Result<Summary, Unfinished> {
-        if self.running.as_ref().is_some_and(|(pool, _)| pool.has_this_thread()) {
-            let error = Error::InCallback;
-            let summary = Summary { error: Some(error.clone()), ..self.summary() };
-            return Err(Unfinished { summary: Box::new(summary), error });
-        }
-        self.end()
-    }
-
-    /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays
-    /// readable, and the dataset's attributes say that it is not complete. If no frame was committed, the dataset
-    /// disappears.
-    pub fn abort(mut self) {
-        self.engine.aborting.store(true, Relaxed);
-        if !Pool::is_one_of_any() {
-            let _ = self.end();
-        }
-    }
 }
 
 impl std::fmt::Debug for Acquisition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Acquisition").field("stats", &self.stats()).finish_non_exhaustive()
     }
-}
-
-/// A run that ended with an error: what was saved, and what went wrong first.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{error} ({} of {} accepted frames are in the dataset)", summary.frames_written, summary.frames_accepted)]
-pub struct Unfinished {
-    /// What the run did all the same.
-    pub summary: Box<Summary>,
-    /// The first error.
-    #[source]
-    pub error: Error,
 }

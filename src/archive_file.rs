@@ -12,7 +12,8 @@ use crate::format::rules;
 use crate::fs::archives::directory;
 use crate::fs::system::open_unfollowed;
 use crate::fs::{
-    FileLock, Identity, Lock, absolute, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of,
+    FileLock, Identity, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap,
+    sync_folder_of,
 };
 use crate::storage::Archive;
 
@@ -84,7 +85,7 @@ impl ArchiveFile {
         match begun {
             Ok(begun) => Ok(Self::of(begun, path, parents, None)),
             Err(error) => {
-                parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
+                remove_empty_folders(&parents);
                 Err(error)
             }
         }
@@ -116,14 +117,7 @@ impl ArchiveFile {
         }
         let aside = hidden(path, &format!("replaced-{suffix}"));
         let begun = begin(&aside, path, uuid)?;
-        if let Err(error) = exchange(&aside, path) {
-            // A sync may have failed after the names had changed.
-            if identity.is_at(&aside) {
-                let _ = swap(&aside, path);
-            }
-            remove(&aside, begun.identity);
-            return Err(error);
-        }
+        exchange(&aside, path).inspect_err(|_| remove(&aside, begun.identity))?;
         let replaced = Replaced { aside, identity, _lock: lock };
         Ok(Self::of(begun, path, Vec::new(), Some(replaced)))
     }
@@ -166,7 +160,7 @@ impl ArchiveFile {
             }
         } else {
             remove(&self.path, self.identity);
-            self.parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
+            remove_empty_folders(&self.parents);
         }
         let _ = sync_folder_of(&self.path);
     }

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,63 @@ impl Dtype {
     /// Whether this is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
+    }
+
+    fn is_signed(self) -> bool {
+        matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::F32 | Self::F64)
+    }
+
+    /// The numbers that an integer type holds; `None` for a floating-point type.
+    pub(crate) fn integers(self) -> Option<RangeInclusive<i128>> {
+        let values = 1_i128 << (8 * self.size());
+        match self.is_float() {
+            true => None,
+            false if self.is_signed() => Some(-values / 2..=values / 2 - 1),
+            false => Some(0..=values - 1),
+        }
+    }
+
+    /// A number as an element in the byte order of the machine, which has the first [`size`](Self::size) of the bytes;
+    /// `None` if the type does not hold it. `whole`: the number, if it is a whole one.
+    pub(crate) fn element(self, float: f64, whole: Option<i128>) -> Option<[u8; 8]> {
+        let bits = match self.integers() {
+            Some(integers) => whole.filter(|whole| integers.contains(whole))? as u64,
+            None if self == Self::F64 => float.to_bits(),
+            None if float.is_finite() && (float as f32).is_infinite() => return None,
+            None => (float as f32).to_bits().into(),
+        };
+        let little_endian = bits.to_le_bytes();
+        let mut element = [0; 8];
+        element[..self.size()].copy_from_slice(&little_endian[..self.size()]);
+        if cfg!(target_endian = "big") {
+            element[..self.size()].reverse();
+        }
+        Some(element)
+    }
+
+    /// The number of an element in the byte order of the machine.
+    pub(crate) fn value(self, element: &[u8]) -> f64 {
+        let mut bytes = [0; 8];
+        bytes[..element.len()].copy_from_slice(element);
+        if cfg!(target_endian = "big") {
+            bytes[..element.len()].reverse();
+        }
+        let (bits, unused) = (u64::from_le_bytes(bytes), 64 - 8 * self.size());
+        match self {
+            Self::F32 => f32::from_bits(bits as u32).into(),
+            Self::F64 => f64::from_bits(bits),
+            _ if self.is_signed() => ((bits << unused).cast_signed() >> unused) as f64,
+            _ => bits as f64,
+        }
+    }
+
+    /// What [`element`](Self::element) takes, for messages.
+    pub(crate) fn holds(self) -> String {
+        match self.integers() {
+            Some(integers) => format!("whole numbers from {} to {}", integers.start(), integers.end()),
+            None if self == Self::F32 => format!("infinities and numbers from {:e} to {:e}", f32::MIN, f32::MAX),
+            None => format!("infinities and numbers from {:e} to {:e}", f64::MIN, f64::MAX),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! clone, because the first error of a run is latched and handed to every later caller.
 
 use std::fmt;
+use std::io;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub enum Error {
         /// On which file.
         path: PathBuf,
         /// What the system said.
-        source: Arc<std::io::Error>,
+        source: Arc<io::Error>,
     },
     /// No free frame buffer: the workers or the disk are slower than the camera.
     #[error(
@@ -161,6 +162,9 @@ pub enum Error {
     /// goes on from there.
     #[error("stopped before the end; what was finished stays, and another call goes on from there")]
     Stopped,
+    /// A function is told of closed shards already, and one can be set for a run.
+    #[error("a function is told of closed shards already; one can be set for a run")]
+    ListenerSet,
     /// One of the run's own threads, in a callback, was to wait for the run's end. The run ends without it.
     #[error(
         "a callback can't wait for the end of the run that called it; a thread of its own brings the run to its end \
@@ -192,8 +196,12 @@ pub enum ErrorKind {
     Io,
     /// No frame buffer is free now. The call may be repeated.
     RingFull,
+    /// The file system has no room left, or none for this user.
+    StorageFull,
     /// The acquisition has ended or was aborted, or can't be waited for from where the call was made.
     Ended,
+    /// An operation on a finished dataset was stopped by its caller. It may be repeated.
+    Stopped,
     /// A thread panicked, or a codec failed at what it should be able to do.
     Internal,
 }
@@ -263,14 +271,19 @@ impl Error {
             | Self::FrameNumber { .. }
             | Self::Record { .. } => ErrorKind::InvalidArgument,
             Self::NotFound { .. } => ErrorKind::NotFound,
-            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            Self::Io { .. } | Self::Limit { .. } => ErrorKind::Io,
-            Self::Exists { .. } => ErrorKind::AlreadyExists,
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => ErrorKind::NotFound,
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::StorageFull,
+                _ => ErrorKind::Io,
+            },
+            Self::Limit { .. } => ErrorKind::Io,
+            Self::Exists { .. } | Self::ListenerSet => ErrorKind::AlreadyExists,
             Self::Locked { .. } => ErrorKind::Locked,
             Self::Format { .. } => ErrorKind::Corrupt,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::RingFull { .. } => ErrorKind::RingFull,
-            Self::Ended | Self::Aborted | Self::Stopped | Self::InCallback => ErrorKind::Ended,
+            Self::Ended | Self::Aborted | Self::InCallback => ErrorKind::Ended,
+            Self::Stopped => ErrorKind::Stopped,
             Self::Panicked { .. } | Self::Codec { .. } => ErrorKind::Internal,
         }
     }
@@ -284,7 +297,7 @@ impl Error {
         Self::Config { field, value: value.to_string(), reason: reason.into() }
     }
 
-    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, source: impl Into<std::io::Error>) -> Self {
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
         Self::Io { action, path: path.as_ref().to_path_buf(), source: Arc::new(source.into()) }
     }
 

@@ -81,9 +81,10 @@ pub mod guide;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use acquisition::Acquisition;
 pub use acquisition::append::Appended;
 pub use acquisition::dataset::Dataset;
-pub use acquisition::{Acquisition, Unfinished};
+pub use acquisition::end::Unfinished;
 pub use aligned_memory::RingBuffers;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,

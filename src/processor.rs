@@ -1,11 +1,48 @@
 //! What the processor offers beyond what its architecture always has, and how to ask it for memory ahead of need.
 //!
-//! Each kernel chooses among those sets of instructions that it has code for; what the sets are called is here alone.
+//! Each kernel says by [`instructions!`] for which sets of instructions it has code; what the sets are called is here
+//! alone.
 #![allow(unsafe_code)]
 
 /// Lines of memory are this long wherever [`prefetch`] does something.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE: usize = 64;
+
+/// Defines `Instructions` for the kernels of a module: the scalar ones, NEON, and on x86-64 what follows, from slow to
+/// fast, each with the test that it is there. A type for each module, because its values are the proof that the
+/// processor has what the module's own functions need.
+macro_rules! instructions {
+    ($($(#[$note:meta])* $name:ident if $found:expr),+ $(,)?) => {
+        /// Which of the kernels run, from slow to fast.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Instructions {
+            Scalar,
+            // Every AArch64 has it.
+            #[cfg(target_arch = "aarch64")]
+            Neon,
+            $($(#[$note])* #[cfg(target_arch = "x86_64")] $name,)+
+        }
+
+        impl Instructions {
+            /// Those that the processor offers.
+            pub(super) fn all() -> impl Iterator<Item = Self> {
+                let all = [
+                    Some(Self::Scalar),
+                    #[cfg(target_arch = "aarch64")]
+                    Some(Self::Neon),
+                    $(#[cfg(target_arch = "x86_64")] ($found).then_some(Self::$name),)+
+                ];
+                all.into_iter().flatten()
+            }
+
+            /// The fastest that the processor offers.
+            pub(super) fn detect() -> Self {
+                Self::all().last().unwrap_or(Self::Scalar)
+            }
+        }
+    };
+}
+pub(crate) use instructions;
 
 /// Plain loops are compiled for it, too, where that makes them faster.
 #[inline]

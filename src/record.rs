@@ -158,39 +158,12 @@ pub(crate) fn write_record(bytes: &mut [u8], record: &Record, fields: &[RecordCo
 
 /// A value as an element of the field's type, in as many bytes as that has.
 fn element(value: FieldValue, field: &RecordColumn) -> Result<[u8; 8]> {
-    let mut bytes = [0; 8];
-    macro_rules! whole {
-        ($int:ty) => {
-            match whole_number(value).and_then(|whole| <$int>::try_from(whole).ok()) {
-                Some(value) => bytes[..size_of::<$int>()].copy_from_slice(&value.to_ne_bytes()),
-                None => {
-                    let holds = format_args!("whole numbers from {} to {}", <$int>::MIN, <$int>::MAX);
-                    return Err(does_not_fit(value, field, holds));
-                }
-            }
-        };
-    }
     let float = match value {
         FieldValue::Int(value) => value as f64,
         FieldValue::Uint(value) => value as f64,
         FieldValue::Float(value) => value,
     };
-    match field.dtype {
-        Dtype::U8 => whole!(u8),
-        Dtype::I8 => whole!(i8),
-        Dtype::U16 => whole!(u16),
-        Dtype::I16 => whole!(i16),
-        Dtype::U32 => whole!(u32),
-        Dtype::I32 => whole!(i32),
-        Dtype::U64 => whole!(u64),
-        Dtype::I64 => whole!(i64),
-        Dtype::F32 if float.is_finite() && (float as f32).is_infinite() => {
-            return Err(does_not_fit(value, field, format_args!("numbers from {:?} to {:?}", f32::MIN, f32::MAX)));
-        }
-        Dtype::F32 => bytes[..4].copy_from_slice(&(float as f32).to_ne_bytes()),
-        Dtype::F64 => bytes = float.to_ne_bytes(),
-    }
-    Ok(bytes)
+    field.dtype.element(float, whole_number(value)).ok_or_else(|| does_not_fit(value, field))
 }
 
 fn whole_number(value: FieldValue) -> Option<i128> {
@@ -203,7 +176,7 @@ fn whole_number(value: FieldValue) -> Option<i128> {
 }
 
 #[cold]
-fn does_not_fit(value: FieldValue, field: &RecordColumn, holds: fmt::Arguments<'_>) -> Error {
-    let reason = format!("{value} does not fit {}, which holds {holds}", field.dtype);
+fn does_not_fit(value: FieldValue, field: &RecordColumn) -> Error {
+    let reason = format!("{value} does not fit {}, which holds {}", field.dtype, field.dtype.holds());
     Error::Record { field: format!("{:?}", field.name), reason }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Acquisition;
 use super::levels::Levels;
-use super::{Acquisition, Unfinished};
 use crate::dataset::documents::Documents;
 use crate::engine::pool::Pool;
 use crate::engine::{Engine, losses, records};
@@ -23,7 +23,49 @@ struct End {
     is_told: bool,
 }
 
+/// A run that ended with an error: what was saved, and what went wrong first.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{error} ({} of {} accepted frames are in the dataset)", summary.frames_written, summary.frames_accepted)]
+pub struct Unfinished {
+    /// What the run did all the same.
+    pub summary: Box<Summary>,
+    /// The first error.
+    #[source]
+    pub error: Error,
+}
+
 impl Acquisition {
+    /// Ends the acquisition: waits until all committed frames are in their shards, closes these, completes the
+    /// documents.
+    ///
+    /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
+    /// missing, and so do those beyond it for which the array has a place all the same, as in a stack or among channels
+    /// that were begun; chunks that lack frames are written with the fill value in their place.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfinished`] with the first error of the run, and with the summary of what was saved all the same. With
+    /// [`Error::InCallback`] if one of the run's own threads calls, which can't wait for its own end: then the run ends
+    /// by itself, and the summary is that of this moment.
+    pub fn finish(mut self) -> Result<Summary, Unfinished> {
+        if self.running.as_ref().is_some_and(|(pool, _)| pool.has_this_thread()) {
+            let error = Error::InCallback;
+            let summary = Summary { error: Some(error.clone()), ..self.summary() };
+            return Err(Unfinished { summary: Box::new(summary), error });
+        }
+        self.end()
+    }
+
+    /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays
+    /// readable, and the dataset's attributes say that it is not complete. If no frame was committed, the dataset
+    /// disappears.
+    pub fn abort(mut self) {
+        self.engine.aborting.store(true, Relaxed);
+        if !Pool::is_one_of_any() {
+            let _ = self.end();
+        }
+    }
+
     /// Ends several acquisitions as [`finish`](Self::finish) ends each, in the same order, but with what has to reach
     /// the device brought there together.
     pub fn finish_all(acquisitions: Vec<Self>) -> Vec<Result<Summary, Unfinished>> {

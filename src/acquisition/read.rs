@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Acquisition;
-use crate::engine::{Whereabouts, whole_frame};
+use crate::engine::{Whereabouts, gather_rows};
 use crate::error::{Error, Result};
 use crate::format::Metadata;
 use crate::format::index::Range;
@@ -43,7 +43,7 @@ impl Acquisition {
         loop {
             match self.engine.whereabouts(number) {
                 Whereabouts::Nowhere => fills(out),
-                Whereabouts::Ring(view) => whole_frame(frame, view.pixels(), out),
+                Whereabouts::Ring(view) => gather_rows(frame, view.pixels(), 0, out),
                 Whereabouts::Open(cell, first_chunk) => {
                     fills(out);
                     let place = self.engine.plan.layers.locate(number).place as usize;

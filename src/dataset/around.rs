@@ -12,8 +12,7 @@ use crate::archive_file::is_archive_name;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::format::{rules, zarr3};
-use crate::fs::system::rename_new;
-use crate::fs::{absolute, create_new, hidden, json, sync_folder_of};
+use crate::fs::{absolute, json, make_file};
 
 const DOCUMENT: &str = "zarr.json";
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
@@ -179,16 +178,10 @@ fn note(folder: &Path, document: &Value) -> Option<String> {
 
 /// Writes the document of a group. False: somebody else has.
 fn put_new(file: &Path) -> Result<bool> {
-    let made = hidden(file, "new");
     let bytes = serde_json::to_vec_pretty(&zarr3::group(Value::from(Map::new()))).unwrap_or_default();
-    let written = create_new(&made).and_then(|mut new| new.write_all(&bytes).and_then(|()| new.sync_all()));
-    let named = written.and_then(|()| rename_new(&made, file));
-    if named.is_err() {
-        let _ = fs::remove_file(&made);
-    }
-    match named {
-        Ok(()) => sync_folder_of(file).map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(Error::io("create", file, error)),
+    let made = make_file(file, true, |mut new| new.write_all(&bytes).map_err(|error| Error::io("create", file, error)));
+    match made {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true),
     }
 }

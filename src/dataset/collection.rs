@@ -15,7 +15,7 @@ use crate::ome::plate::Field;
 /// The images of a dataset, in the order in which they were begun.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
-    images: Vec<Listed>,
+    images: Vec<ListedImages>,
     plate: Option<Plate>,
     /// That of the first image.
     version: Option<OmeVersion>,
@@ -26,7 +26,7 @@ pub(super) struct Collection {
 }
 
 #[derive(Debug)]
-struct Listed {
+struct ListedImages {
     name: String,
     config: Config,
     shape: Vec<u64>,
@@ -107,7 +107,7 @@ impl Collection {
         self.note_changed(field.as_ref());
         self.version.get_or_insert(config.ome);
         self.changed_labels.extend(label::parts(name).map(|(of, _)| of.to_owned()));
-        self.images.push(Listed {
+        self.images.push(ListedImages {
             name: name.to_owned(),
             config: config.clone(),
             shape: shape.to_vec(),
@@ -119,7 +119,7 @@ impl Collection {
     /// Lists an image no more. Returns the documents that nothing needs any longer.
     pub(super) fn unlist(&mut self, name: &str) -> Vec<String> {
         let Some(at) = self.images.iter().position(|image| image.name == name) else { return Vec::new() };
-        let Listed { field, .. } = self.images.remove(at);
+        let ListedImages { field, .. } = self.images.remove(at);
         if let Some((of, _)) = label::parts(name) {
             if self.has_labels(of) {
                 self.changed_labels.insert(of.to_owned());
@@ -150,7 +150,7 @@ impl Collection {
     }
 
     /// The images that are no labels of others.
-    fn series(&self) -> impl Iterator<Item = &Listed> {
+    fn series(&self) -> impl Iterator<Item = &ListedImages> {
         self.images.iter().filter(|image| label::parts(&image.name).is_none())
     }
 

@@ -18,6 +18,7 @@ use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
 use crate::format::{self, Document, rules, zarr3};
 use crate::geometry::{MAX_OUTER, grid, position};
 use crate::ome;
+use crate::ome::contrast::Contrast;
 use crate::plan::{LevelPlan, Plan, RecordPlan};
 use crate::record::NO_FRAME;
 use crate::record::RecordColumn;
@@ -57,16 +58,16 @@ pub(crate) struct ImageWriter {
     /// In the headers of its slots, and `writer` in its attributes.
     pub(crate) uuid: [u8; 16],
     config: Config,
-    /// What OME-Zarr says of the image, if it has words for it.
-    ome: Option<Value>,
+    /// Where windows of its channels are to be found.
+    pub(crate) contrast: Option<Arc<Contrast>>,
     state: Mutex<ImageState>,
     /// Apart from the state, which is locked while documents are written and synced: a caller must not wait for that.
-    attributes: Mutex<Attributes>,
+    attributes: Mutex<UserAttributes>,
 }
 
 /// The user's attributes.
 #[derive(Default)]
-struct Attributes {
+struct UserAttributes {
     values: Map<String, Value>,
     changed: bool,
 }
@@ -77,6 +78,8 @@ struct ImageState {
     shape: Vec<u64>,
     /// How long the records are declared to be.
     frames: u64,
+    /// What OME-Zarr says of the image, if it has words for it.
+    ome: Option<Value>,
     /// The shards that there are, where each must be a file even if it is empty.
     created: HashSet<String>,
 }
@@ -113,6 +116,8 @@ impl ImageWriter {
         let (storage, storage_choice) = root.storage(&config, plan)?;
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
         let uuid = name.map_or(root.uuid, |name| image_uuid(root.uuid, name));
+        let describe = || ome::image_attributes(&config, &config.channels, &plan.other_levels());
+        let ome = ome::incompatibility(&config.dims).is_none().then(describe);
         Ok(Self {
             root,
             storage,
@@ -122,11 +127,10 @@ impl ImageWriter {
             level: None,
             level_frames: LevelFrames::same(),
             uuid,
-            ome: ome::incompatibility(&config.dims)
-                .is_none()
-                .then(|| ome::image_attributes(&config, &plan.other_levels())),
+            contrast: Contrast::new(&config).map(Arc::new),
             config,
             state: Mutex::new(ImageState {
+                ome,
                 shape: plan.first_shape(),
                 frames: plan.frames_total.unwrap_or(0),
                 ..ImageState::default()
@@ -153,7 +157,7 @@ impl ImageWriter {
             level: Some(level.path.clone()),
             level_frames: level.of_finest,
             uuid: image_uuid(self.uuid, &level.path),
-            ome: None,
+            contrast: None,
             config: level.config.clone(),
             state: Mutex::new(ImageState { shape: level.plan.first_shape(), ..ImageState::default() }),
             attributes: Mutex::default(),
@@ -190,7 +194,8 @@ impl ImageWriter {
         }
         let records = plan.record.fields.iter().map(|field| format!("records/{}/zarr.json", field.name));
         let (user, own) = (Map::new(), Value::from(Map::new()));
-        let image = self.described(plan, &plan.array.layout.shape, &user, &own);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let image = self.described(plan, &state, &user, &own);
         let documents = [image.of_shape(), image.of_attributes()].into_iter().chain(image.entry()).map(|(key, _)| key);
         let levels = plan.levels.iter().map(|level| format!("{}/zarr.json", level.path));
         for key in records.chain(["records/zarr.json".to_owned()]).chain(documents).chain(levels) {
@@ -204,7 +209,7 @@ impl ImageWriter {
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0), to)?;
         let (user, own) = (Map::new(), self.own(plan, None));
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let image = self.described(plan, &state.shape, &user, &own);
+        let image = self.described(plan, &state, &user, &own);
         image.entry().iter().try_for_each(|document| self.put_document(to, document))?;
         // Before the document that names them.
         for level in &plan.levels {
@@ -222,11 +227,12 @@ impl ImageWriter {
     fn described<'a>(
         &'a self,
         plan: &'a Plan,
-        shape: &'a [u64],
+        state: &'a ImageState,
         user: &'a Map<String, Value>,
         own: &'a Value,
     ) -> format::ImageDescription<'a> {
-        format::ImageDescription { array: &plan.array, shape, of_array: None, user, own, ome: self.ome.as_ref() }
+        let (shape, ome) = (&state.shape[..], state.ome.as_ref());
+        format::ImageDescription { array: &plan.array, shape, of_array: None, user, own, ome }
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
@@ -313,6 +319,15 @@ impl ImageWriter {
         Ok(())
     }
 
+    /// Has the document of the image say which windows of its channels were found; whether those are others now.
+    fn take_windows(&self, plan: &Plan, state: &mut ImageState) -> bool {
+        let Some(contrast) = self.contrast.as_ref().filter(|contrast| contrast.take_change()) else { return false };
+        let channels = contrast.complete(&self.config.channels);
+        let describe = |_| ome::image_attributes(&self.config, &channels, &plan.other_levels());
+        state.ome = state.ome.take().map(describe);
+        state.ome.is_some()
+    }
+
     /// The user's attributes as they are now, and whether they changed since they were taken last.
     fn take_attributes(&self) -> (Map<String, Value>, bool) {
         let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -366,22 +381,20 @@ impl ImageWriter {
             return Ok(());
         }
         let (user, user_changed) = self.take_attributes();
-        let mut shape = state.shape.clone();
-        if let Some(extent) = plan.extent(frames, last) {
-            shape[0] = extent;
-        }
-        if shape != state.shape {
+        let attributes_changed = self.take_windows(plan, &mut state) || user_changed;
+        if let Some(extent) = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]) {
+            let before = std::mem::replace(&mut state.shape[0], extent);
             let own = self.own(plan, None);
-            self.put_document(to, &self.described(plan, &shape, &user, &own).of_shape())?;
-            state.shape = shape;
+            let put = self.put_document(to, &self.described(plan, &state, &user, &own).of_shape());
+            put.inspect_err(|_| state.shape[0] = before)?;
         }
         if frames != state.frames && (last || plan.frames_total.is_none()) {
             self.put_record_documents(plan, frames, to)?;
             state.frames = frames;
         }
-        if user_changed {
+        if attributes_changed {
             let own = self.own(plan, None);
-            self.put_document(to, &self.described(plan, &state.shape, &user, &own).of_attributes())?;
+            self.put_document(to, &self.described(plan, &state, &user, &own).of_attributes())?;
         }
         to.settle(self.root.path())
     }
@@ -401,10 +414,11 @@ impl ImageWriter {
         // What is missing is told all the same.
         let completed = self.complete_shards(plan);
         let ending = &Ending { error: ending.error.or(completed.as_ref().err()), ..*ending };
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take_windows(plan, &mut state);
         let own = self.own(plan, Some((frames, ending)));
         let (user, _) = self.take_attributes();
-        self.put_document(to, &self.described(plan, &state.shape, &user, &own).of_attributes())?;
+        self.put_document(to, &self.described(plan, &state, &user, &own).of_attributes())?;
         if let Some(name) = &self.name {
             self.root.list_image(name, &self.config, &state.shape, plan.levels.len());
         }

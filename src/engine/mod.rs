@@ -30,6 +30,7 @@ mod cell_closing;
 mod closer;
 mod closing_state;
 mod closings;
+mod contrast;
 mod counters;
 mod effort;
 mod effort_watch;
@@ -71,7 +72,7 @@ pub(crate) use counters::StageTimes;
 pub(crate) use messages::{Arrival, Listener};
 pub(crate) use pump::Engine;
 #[cfg(feature = "offline")]
-pub(crate) use unpack::whole_frame;
+pub(crate) use unpack::gather_rows;
 #[cfg(feature = "offline")]
 pub(crate) use whereabouts::Whereabouts;
 

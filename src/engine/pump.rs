@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::ShardBlock;
+use super::contrast;
 use super::layer::LARGE_SLOT_BYTES;
 use super::messages::Ticket;
 use super::records::Records;
@@ -97,6 +98,9 @@ impl Engine {
         let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
         // Without its shards, nobody could store anything.
         let failed = layer_slot.failed.load(Relaxed) || layer.state.cell.is_none();
+        if let Some(contrast) = self.contrast.as_ref().filter(|contrast| contrast.is_open()) {
+            contrast::look(contrast, self, &layer);
+        }
         let (present, first_chunk) = (u64::from(layer.state.present), layer.state.first_chunk);
         let first_frame = layer.state.first_frame;
         let shard = &self.plan.shard;

@@ -19,6 +19,7 @@ use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
 use crate::error::{Error, logged};
 use crate::format::slot_header::Origin;
+use crate::ome::contrast::Contrast;
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::stats::{Stage, StageLatency, Stats, report};
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     pub(super) relief: AtomicU8,
     /// An [`Effort`]. Relaxed: whichever a worker sees, its chunk is right.
     effort: AtomicU8,
+    /// Where windows of channels are to be found.
+    pub(super) contrast: Option<Arc<Contrast>>,
     pub(crate) effort_changes: StdMutex<EffortChanges>,
     /// Of all images of the dataset.
     times: Arc<[StageTimes]>,
@@ -128,6 +131,7 @@ impl Shared {
             needs_no_more: AtomicBool::new(false),
             relief: AtomicU8::new(relief::NONE),
             effort: AtomicU8::new(plan.efforts.last().copied().unwrap_or(Effort::Normal) as u8),
+            contrast: image.contrast.clone(),
             effort_changes: StdMutex::default(),
             times: ports.times.clone(),
             parked: ParkedBlocks::default(),

@@ -38,19 +38,18 @@ pub(super) fn gather_camera(
     camera.orientation.tile(image, element, [0, 0], counts, out, stride);
 }
 
-/// Copies a whole frame from its buffer to `out`, as the array has it, rows without gaps.
-#[cfg(feature = "offline")]
-pub(crate) fn whole_frame(frame: &FramePlan, buffer: &[u8], out: &mut [u8]) {
+/// Copies whole rows of a frame from its buffer to `out`, as the array has them, from row `first` on, without gaps.
+pub(crate) fn gather_rows(frame: &FramePlan, buffer: &[u8], first: usize, out: &mut [u8]) {
     let (layout, row_bytes) = (&frame.layout, frame.array_row_bytes);
     let Some(camera) = &frame.camera else {
-        for (row, to) in out.chunks_exact_mut(row_bytes).enumerate() {
+        for (row, to) in (first..).zip(out.chunks_exact_mut(row_bytes)) {
             to.copy_from_slice(&buffer[layout.offset + row * layout.row_stride..][..row_bytes]);
         }
         return;
     };
     let (rows, columns) = (out.len() / row_bytes, row_bytes / frame.dtype.size());
-    let whole = Tile { y: 0, x: 0, rows, columns, shard: 0, chunk: 0 };
-    gather_camera(camera, frame, buffer, &whole, out, row_bytes, &mut Vec::new());
+    let tile = Tile { y: first, x: 0, rows, columns, shard: 0, chunk: 0 };
+    gather_camera(camera, frame, buffer, &tile, out, row_bytes, &mut Vec::new());
 }
 
 /// Unpacks `columns` pixels of each row from row `y` and column `x` on.

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::status::{Outcome, SW_ERROR_BUSY, SW_ERROR_ENDED, SW_TIMEOUT, refuse};
-use crate::acquisition::Unfinished;
+use crate::acquisition::end::Unfinished;
 use crate::error::Error;
 use crate::stats::Summary;
 

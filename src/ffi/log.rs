@@ -121,12 +121,12 @@ pub unsafe extern "C" fn sw_on_shard_closed(
         let run = enter(acquisition)?;
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
         let context = Context(context);
-        let set = run.running()?.on_shard_closed(move |key| {
+        run.running()?.on_shard_closed(move |key| {
             let Ok(key) = CString::new(key) else { return };
             // SAFETY: the caller gave the function for this; the key lives through the call.
             context.call(|context| unsafe { callback(context, key.as_ptr()) });
-        });
-        if set { Ok(()) } else { refuse!(SW_ERROR_BUSY, "this acquisition has such a function already") }
+        })?;
+        Ok(())
     })
 }
 

@@ -182,7 +182,7 @@ pub(super) fn status_of(error: &Error) -> sw_status {
         Error::NotFound { .. } => SW_ERROR_NOT_FOUND,
         Error::Panicked { .. } => SW_ERROR_PANIC,
         Error::Aborted | Error::Stopped => SW_ABORTED,
-        Error::InCallback => SW_ERROR_BUSY,
+        Error::InCallback | Error::ListenerSet => SW_ERROR_BUSY,
         Error::Ended => SW_ERROR_ENDED,
         #[allow(unreachable_patterns)]
         _ => SW_ERROR_OTHER,

@@ -289,12 +289,12 @@ impl AcquisitionMap {
 mod tests {
     use super::*;
     use crate::config::Dialect;
-    use crate::format::keys::KeyEncoding;
+    use crate::format::keys::{KeyEncoding, Prefix};
     use crate::format::layout::Files;
     use crate::geometry::Cells;
 
     fn layout(shape: Vec<u64>, chunk_shape: Vec<u64>) -> Layout {
-        let files = Files::Grid { keys: KeyEncoding::of_writer(Dialect::Zarr3), index: None };
+        let files = Files::Grid { keys: KeyEncoding::of_writer(Prefix::Part), index: None };
         let (dialect, file_shape) = (Dialect::Zarr3, chunk_shape.clone());
         Layout { dialect, shape, names: None, chunk_shape, file_shape, files, index_order: None }
     }
@@ -307,7 +307,7 @@ mod tests {
             for unit in [[1u64, 1, 1], [2, 1, 1], [1, 1, 4], [3, 2, 2], [1, 2, 1]] {
                 let order = Order::new(sizes.to_vec(), acquired.to_vec());
                 let cells = Cells::new(&order, unit.to_vec());
-                let places = AcquisitionMap {
+                let map = AcquisitionMap {
                     order: order.clone(),
                     layout: layout([&sizes[..], &[4, 6]].concat(), [&unit[..], &[2, 2]].concat()),
                     ranks: None,
@@ -318,19 +318,19 @@ mod tests {
                     let at = cells.locate(number);
                     let grid = cells.grid_position(at.block, at.cell);
                     let expected = (at.block * cells.cells_a_block + at.cell) * 6 + 3 + 2;
-                    assert_eq!(places.shard_number(&[grid[0], grid[1], grid[2], 1, 2]), Some(expected));
+                    assert_eq!(map.shard_number(&[grid[0], grid[1], grid[2], 1, 2]), Some(expected));
                     let chunk = [grid[0], grid[1], grid[2], 1, 2];
-                    let frame = places.frame_position(number).unwrap();
-                    assert_eq!(places.frame_number(&frame), Some(number));
+                    let frame = map.frame_position(number).unwrap();
+                    assert_eq!(map.frame_number(&frame), Some(number));
                     assert!(frame.iter().zip(&grid).zip(&unit).all(|((at, cell), unit)| at / unit == *cell));
-                    let (low, high) = places.frame_bounds(&chunk).unwrap();
+                    let (low, high) = map.frame_bounds(&chunk).unwrap();
                     assert!((low..=high).contains(&number));
                     let mut all = Vec::new();
-                    places.chunk_frames(&chunk, |range| all.extend(range));
+                    map.chunk_frames(&chunk, |range| all.extend(range));
                     all.sort_unstable();
                     assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a number twice");
                     let mut of_shard = Vec::new();
-                    assert!(places.shard_frames(&chunk, u64::MAX, |range| of_shard.extend(range)));
+                    assert!(map.shard_frames(&chunk, u64::MAX, |range| of_shard.extend(range)));
                     of_shard.sort_unstable();
                     assert_eq!(of_shard, all, "a shard of one chunk in depth");
                     assert!(all.contains(&number) && all.iter().all(|&n| cells.locate(n).cell == at.cell));

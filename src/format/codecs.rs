@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::document::{INSTEAD, named};
 use super::index::table::TableLayout;
 use super::layout::in_order;
-use super::sharding::Sharding;
+use super::sharding::ShardingCodec;
 use crate::config::{Codec, Compressor};
 use crate::dtype::ElementType;
 use crate::error::Refusal;
@@ -19,7 +19,7 @@ const DEPTH_MAX: usize = 4;
 pub(crate) struct Chain {
     /// The array's dimensions in the order in which a chunk has them; `None`: as they are.
     pub(crate) order: Option<Vec<usize>>,
-    pub(crate) packing: Packing,
+    pub(crate) packing: BytesCodec,
     pub(crate) codec: Codec,
     /// The codecs with their configurations, for people.
     pub(crate) names: Vec<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Chain {
 
 /// The array-to-bytes codec.
 #[derive(Debug, Clone)]
-pub(crate) enum Packing {
+pub(crate) enum BytesCodec {
     /// One element after another; their numbers may have their highest byte first.
     Elements { big_endian: bool },
     /// Chunks of its own, as in a shard.
@@ -49,7 +49,7 @@ pub(crate) struct InnerShard {
 impl Chain {
     /// A chain of elements in C order, whose compressor people know as `name`.
     pub(crate) fn new(codec: Codec, big_endian: bool, element: ElementType, name: Option<String>) -> Self {
-        let packing = Packing::Elements { big_endian: big_endian && element.number_bytes() > 1 };
+        let packing = BytesCodec::Elements { big_endian: big_endian && element.number_bytes() > 1 };
         let document = std::iter::once(bytes(big_endian, element.number_bytes()));
         let document = document.chain(crate::codec::zarr3_codecs(&codec, element.codec_bytes())).collect();
         Self { order: None, packing, codec, names: name.into_iter().collect(), document }
@@ -76,12 +76,12 @@ impl Chain {
         let Some((first, rest)) = rest.split_first() else {
             return Refusal::unsupported("codecs has no codec `bytes`, which makes bytes of elements");
         };
-        let packing = match (named(first), Sharding::parse(first)?) {
+        let packing = match (named(first), ShardingCodec::parse(first)?) {
             (_, Some(sharding)) => {
                 let stored = order.as_ref().map_or_else(|| chunk_shape.to_vec(), |order| in_order(chunk_shape, order));
-                Packing::Shard(Box::new(InnerShard::parse(&sharding, element, &stored, depth)?))
+                BytesCodec::Shard(Box::new(InnerShard::parse(&sharding, element, &stored, depth)?))
             }
-            (Some(("bytes", _)), _) => Packing::Elements { big_endian: is_big_endian(first, element)? },
+            (Some(("bytes", _)), _) => BytesCodec::Elements { big_endian: is_big_endian(first, element)? },
             (Some((name, _)), _) => {
                 return Refusal::unsupported(format!("codec {name} is not read here; {INSTEAD}"));
             }
@@ -89,7 +89,7 @@ impl Chain {
         };
         let codec =
             crate::codec::from_zarr3(rest).map_err(|error| Refusal::Unsupported(format!("{error}; {INSTEAD}")))?;
-        if matches!(packing, Packing::Shard(_)) && codec.compressor != Compressor::None {
+        if matches!(packing, BytesCodec::Shard(_)) && codec.compressor != Compressor::None {
             let names: Vec<_> = codecs.iter().map(describe).collect();
             return Refusal::unsupported(format!(
                 "shards that are compressed as a whole are not read here: {}; {INSTEAD}",
@@ -102,26 +102,26 @@ impl Chain {
 
     /// Whether numbers have their highest byte first.
     pub(crate) fn big_endian(&self) -> bool {
-        matches!(self.packing, Packing::Elements { big_endian: true })
+        matches!(self.packing, BytesCodec::Elements { big_endian: true })
     }
 
     /// Whether what the compressor gets are elements in C order, lowest byte first, as this crate writes them.
     pub(crate) fn is_plain(&self) -> bool {
-        self.order.is_none() && matches!(self.packing, Packing::Elements { big_endian: false })
+        self.order.is_none() && matches!(self.packing, BytesCodec::Elements { big_endian: false })
     }
 
     /// What elements are compressed with, however they are packed.
     pub(crate) fn element_codec(&self) -> &Codec {
         match &self.packing {
-            Packing::Elements { .. } => &self.codec,
-            Packing::Shard(shard) => shard.chain.element_codec(),
+            BytesCodec::Elements { .. } => &self.codec,
+            BytesCodec::Shard(shard) => shard.chain.element_codec(),
         }
     }
 
     /// The shape of the chunks in a chunk that is a shard, or a shard of shards, with the dimensions of the chunk;
     /// `None` where it is none.
     pub(crate) fn innermost_chunk(&self) -> Option<Vec<u64>> {
-        let Packing::Shard(shard) = &self.packing else { return None };
+        let BytesCodec::Shard(shard) = &self.packing else { return None };
         let stored = shard.chain.innermost_chunk().unwrap_or_else(|| shard.chunk_shape.clone());
         let Some(order) = &self.order else { return Some(stored) };
         let mut shape = stored.clone();
@@ -133,8 +133,8 @@ impl Chain {
     pub(crate) fn has_checksum(&self) -> bool {
         let of_compressor = matches!(self.codec.compressor, Compressor::Gzip { .. } | Compressor::Zlib { .. });
         let of_shard = match &self.packing {
-            Packing::Elements { .. } => false,
-            Packing::Shard(shard) => shard.table.has_checksum() && shard.chain.has_checksum(),
+            BytesCodec::Elements { .. } => false,
+            BytesCodec::Shard(shard) => shard.table.has_checksum() && shard.chain.has_checksum(),
         };
         self.codec.checksum || of_compressor || of_shard
     }
@@ -142,8 +142,8 @@ impl Chain {
     /// Bytes that the indexes in a chunk take.
     pub(crate) fn index_bytes(&self) -> u64 {
         match &self.packing {
-            Packing::Elements { .. } => 0,
-            Packing::Shard(shard) => {
+            BytesCodec::Elements { .. } => 0,
+            BytesCodec::Shard(shard) => {
                 let inner = shard.table.chunks().saturating_mul(shard.chain.index_bytes());
                 shard.table.bytes().saturating_add(inner)
             }
@@ -152,7 +152,7 @@ impl Chain {
 }
 
 impl InnerShard {
-    fn parse(sharding: &Sharding, element: ElementType, shape: &[u64], depth: usize) -> Result<Self, Refusal> {
+    fn parse(sharding: &ShardingCodec, element: ElementType, shape: &[u64], depth: usize) -> Result<Self, Refusal> {
         if depth == DEPTH_MAX {
             return Refusal::unsupported(format!("shards within shards are read {DEPTH_MAX} deep; {INSTEAD}"));
         }

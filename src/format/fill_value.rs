@@ -60,17 +60,7 @@ fn integer(dtype: Dtype, value: &Value) -> Option<Vec<u8>> {
         Value::String(text) => return bits(text, dtype.size()),
         _ => return None,
     };
-    Some(match dtype {
-        Dtype::U8 => u8::try_from(number).ok()?.to_le_bytes().to_vec(),
-        Dtype::I8 => i8::try_from(number).ok()?.to_le_bytes().to_vec(),
-        Dtype::U16 => u16::try_from(number).ok()?.to_le_bytes().to_vec(),
-        Dtype::I16 => i16::try_from(number).ok()?.to_le_bytes().to_vec(),
-        Dtype::U32 => u32::try_from(number).ok()?.to_le_bytes().to_vec(),
-        Dtype::I32 => i32::try_from(number).ok()?.to_le_bytes().to_vec(),
-        Dtype::U64 => u64::try_from(number).ok()?.to_le_bytes().to_vec(),
-        Dtype::I64 => i64::try_from(number).ok()?.to_le_bytes().to_vec(),
-        Dtype::F32 | Dtype::F64 => return None,
-    })
+    dtype.integers()?.contains(&number).then(|| number.to_le_bytes()[..dtype.size()].to_vec())
 }
 
 /// The number as an integer; some writers put `0.0` for integer arrays.

@@ -3,8 +3,6 @@
 //! Sources: Zarr v3 core specification 3.0, "Chunk key encoding"; Zarr v2 specification, "Arrays"; Zarr v3, draft of
 //! 2022, "Storage keys".
 
-use crate::config::Dialect;
-
 /// How a file's position in the grid becomes its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyEncoding {
@@ -24,13 +22,8 @@ pub(crate) enum Prefix {
 }
 
 impl KeyEncoding {
-    /// The one that this crate writes in a dialect whose keys are positions.
-    pub(crate) fn of_writer(dialect: Dialect) -> Self {
-        let prefix = match dialect {
-            Dialect::Zarr3 => Prefix::Part,
-            Dialect::Zarr3Transformer => Prefix::Letter,
-            _ => Prefix::Nothing,
-        };
+    /// The one that this crate writes, in a format whose keys begin so.
+    pub(crate) const fn of_writer(prefix: Prefix) -> Self {
         Self { prefix, separator: '/' }
     }
 

@@ -1,5 +1,6 @@
 //! What each format can hold. Who plans, repacks or describes asks these rules, and not which format it is.
 
+use super::keys::Prefix;
 use crate::config::{Dialect, OmeVersion};
 use crate::dtype::Dtype;
 #[cfg(feature = "offline")]
@@ -28,6 +29,8 @@ pub(crate) struct Rules {
     pub(crate) central_documents: bool,
     /// This crate writes arrays whose chunks are files.
     pub(crate) plain_files: bool,
+    /// What stands before the numbers of a key in arrays that this crate writes.
+    pub(crate) key_prefix: Prefix,
     /// Readers want a shard to be there even if nothing is in it.
     pub(crate) keeps_empty: bool,
     pub(crate) ome: OmePlace,
@@ -41,6 +44,10 @@ pub(crate) struct Rules {
     pub(crate) checksums: bool,
     /// The types of a frame's pixels that it lacks.
     pub(crate) lacks: &'static [Dtype],
+    /// Elements may be other than the numbers that cameras give.
+    pub(crate) other_elements: bool,
+    /// Elements may be bytes of which nothing else is known.
+    pub(crate) raw_elements: bool,
     /// What was never written may read as other than 0.
     pub(crate) fill_values: bool,
     /// An array has attributes of its own, beside those of its image.
@@ -71,6 +78,7 @@ const ZARR3: Rules = Rules {
     nodes_below_arrays: false,
     central_documents: false,
     plain_files: true,
+    key_prefix: Prefix::Part,
     keeps_empty: false,
     ome: OmePlace::Documents,
     ome_versions: &[OmeVersion::V0_5, OmeVersion::V0_6],
@@ -78,6 +86,8 @@ const ZARR3: Rules = Rules {
     compressors: None,
     checksums: true,
     lacks: &[],
+    other_elements: true,
+    raw_elements: true,
     fill_values: true,
     array_attributes: true,
     manifests: true,
@@ -88,9 +98,11 @@ const ZARR3_DRAFT: Rules = Rules {
     is_tree: false,
     central_documents: true,
     plain_files: false,
+    key_prefix: Prefix::Letter,
     ome: OmePlace::Attributes,
     ome_versions: &[],
     checksums: false,
+    raw_elements: false,
     free_fields: &["shape", "attributes"],
     ..ZARR3
 };
@@ -99,6 +111,7 @@ const ZARR2: Rules = Rules {
     shares_files: false,
     is_tree: false,
     nodes_below_arrays: true,
+    key_prefix: Prefix::Nothing,
     ome_versions: &[OmeVersion::V0_4],
     checksums: false,
     free_fields: &["shape"],
@@ -120,6 +133,7 @@ const ZARR2_SHARDED: Rules = Rules {
 };
 
 const PRECOMPUTED: Rules = Rules {
+    key_prefix: Prefix::Nothing,
     numbers_chunks: true,
     cuts_chunks: true,
     names_resolutions: true,
@@ -131,6 +145,8 @@ const PRECOMPUTED: Rules = Rules {
     compressors: Some(&["none", "gzip"]),
     checksums: false,
     lacks: &[Dtype::F64, Dtype::I64],
+    other_elements: false,
+    raw_elements: false,
     fill_values: false,
     array_attributes: false,
     // No reader of Zarr takes the shorter chunks at the end of a volume.
@@ -159,9 +175,10 @@ pub(crate) fn holders(element: ElementType) -> Vec<&'static str> {
 /// Whether an array of these elements can be of the format.
 #[cfg(feature = "offline")]
 pub(crate) fn holds(dialect: Dialect, element: ElementType) -> bool {
-    match (element, dialect) {
-        (ElementType::Number(dtype), _) => !rules(dialect).lacks.contains(&dtype),
-        (_, Dialect::Precomputed) | (ElementType::Raw(_), Dialect::Zarr3Transformer) => false,
-        (_, Dialect::Zarr3 | Dialect::Zarr3Transformer | Dialect::Zarr2 | Dialect::Zarr2Sharded) => true,
+    let rules = rules(dialect);
+    match element {
+        ElementType::Number(dtype) => !rules.lacks.contains(&dtype),
+        ElementType::Raw(_) => rules.raw_elements,
+        _ => rules.other_elements,
     }
 }

@@ -14,7 +14,7 @@ const SHARDING: &str = "sharding_indexed";
 
 /// What the codec says.
 #[derive(Debug)]
-pub(super) struct Sharding<'a> {
+pub(super) struct ShardingCodec<'a> {
     /// Elements of a chunk in each dimension of the shard.
     pub(super) chunk_shape: Vec<u64>,
     /// The codecs of a chunk.
@@ -24,7 +24,7 @@ pub(super) struct Sharding<'a> {
     big_endian: bool,
 }
 
-impl<'a> Sharding<'a> {
+impl<'a> ShardingCodec<'a> {
     /// `None`: it is another codec.
     pub(super) fn parse(codec: &'a Value) -> Result<Option<Self>, Refusal> {
         if !is_sharding(codec) {

@@ -71,7 +71,7 @@ pub(crate) fn header_with(origin: &Origin, nbytes: usize, crc: u32) -> [u8; HEAD
 
 /// What a header says, as read back. It vouches for itself by its own checksum, and for nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct SlotHeader {
     pub(crate) dataset: [u8; 16],
     pub(crate) shard: u64,
     pub(crate) chunk: u32,
@@ -91,13 +91,13 @@ pub(crate) fn has_magic(bytes: &[u8]) -> bool {
 }
 
 /// The header in `bytes`, if it is whole and of a version that is known.
-pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<SlotHeader> {
     let u32_at = |at: usize| bytes[at..].first_chunk().copied().map(u32::from_le_bytes);
     let u64_at = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
     let whole = has_magic(bytes) && u32_at(60)? == crc32c::crc32c(&bytes[..60]);
     // A bit that this version gives no meaning may change that of the others.
     let known = bytes[4] == VERSION && bytes[5] & !FLAG_CHECKSUM_IN_PAYLOAD == 0;
-    (whole && known).then_some(Header {
+    (whole && known).then_some(SlotHeader {
         payload_crc: u32_at(8)?,
         chunk: u32_at(12)?,
         nbytes: u64_at(16)?,
@@ -110,7 +110,7 @@ pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
     })
 }
 
-impl Header {
+impl SlotHeader {
     /// Whether `payload` is what was committed under this header.
     pub(crate) fn vouches_for(&self, payload: &[u8]) -> bool {
         let crc = match payload.split_last_chunk::<4>() {

@@ -10,8 +10,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::codecs::BytesCodec;
 use super::codecs::Chain;
-use super::codecs::Packing;
 use super::document::named;
 use super::document::{Document, INSTEAD, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike};
 use super::fill_value;
@@ -27,7 +27,7 @@ use crate::error::{Error, Refusal, Result};
 
 /// What a document says of the grids.
 #[derive(Deserialize)]
-struct Grids {
+struct Zarr2Grids {
     shape: Vec<u64>,
     chunks: Vec<u64>,
     #[serde(default)]
@@ -40,7 +40,7 @@ struct Grids {
 
 /// What a document says beside.
 #[derive(Deserialize)]
-struct Said {
+struct Zarr2Said {
     zarr_format: u64,
     dtype: Value,
     compressor: Option<Value>,
@@ -55,7 +55,7 @@ pub(crate) fn parse(path: &Path, document: &Value, attributes: Value) -> Result<
 }
 
 fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
-    let said = Said::deserialize(document).map_err(|error| error.to_string())?;
+    let said = Zarr2Said::deserialize(document).map_err(|error| error.to_string())?;
     let layout = layout(document, &attributes)?;
     if said.zarr_format != 2 {
         return Err(format!("zarr_format is {}; expected 2", said.zarr_format).into());
@@ -90,8 +90,8 @@ pub(super) fn in_order(chain: Chain, order: &str, dimensions: usize) -> Result<C
 /// A reason when files, or the chunks in them, can't be told.
 pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Refusal> {
     check_sizes(document, &["shape", "chunks"])?;
-    let Grids { shape, chunks, dimension_separator, shards, shard_format } =
-        Grids::deserialize(document).map_err(|error| unlike(&error))?;
+    let Zarr2Grids { shape, chunks, dimension_separator, shards, shard_format } =
+        Zarr2Grids::deserialize(document).map_err(|error| unlike(&error))?;
     let separator = match dimension_separator {
         None | Some('.') => '.',
         Some('/') => '/',
@@ -226,7 +226,7 @@ pub(crate) fn array_of_filters(array: &Metadata) -> Result<Value, Refusal> {
         Some(order) if is_reversed(order) => "F",
         Some(_) => return refused("has its dimensions in an order that Zarr v2 has no word for"),
     };
-    if matches!(chain.packing, Packing::Shard(_)) {
+    if matches!(chain.packing, BytesCodec::Shard(_)) {
         return refused("has shards in its shards or codecs around them, which Zarr v2 has no words for");
     }
     let filters: Vec<Value> = chain.document.iter().filter_map(filter).collect();

@@ -14,7 +14,7 @@ use super::fill_value;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
-use super::sharding::{self, Sharding};
+use super::sharding::{self, ShardingCodec};
 use crate::config::Dialect;
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
@@ -23,7 +23,7 @@ const MANIFEST: &str = "chunk-manifest-json";
 
 /// What a document says of the grids.
 #[derive(Deserialize)]
-struct Grids {
+struct Zarr3Grids {
     shape: Vec<u64>,
     chunk_grid: Value,
     chunk_key_encoding: Value,
@@ -34,7 +34,7 @@ struct Grids {
 
 /// What a document says beside.
 #[derive(Deserialize)]
-struct Document {
+struct Zarr3Said {
     data_type: Value,
     fill_value: Value,
     codecs: Vec<Value>,
@@ -47,20 +47,20 @@ struct Document {
 }
 
 /// What kind of node a document describes.
-pub(crate) enum Node {
+pub(crate) enum NodeType {
     Array,
     Group,
 }
 
-pub(crate) fn node(path: &Path, document: &Value) -> Result<Node> {
+pub(crate) fn node(path: &Path, document: &Value) -> Result<NodeType> {
     let format = document.get("zarr_format");
     if format.and_then(Value::as_u64) != Some(3) {
         let got = format.map_or("missing".to_owned(), Value::to_string);
         return Err(Error::format(path, format!("zarr_format is {got}; expected 3")));
     }
     match document.get("node_type").and_then(Value::as_str) {
-        Some("array") => Ok(Node::Array),
-        Some("group") => Ok(Node::Group),
+        Some("array") => Ok(NodeType::Array),
+        Some("group") => Ok(NodeType::Group),
         got => Err(Error::format(path, format!("node_type is {got:?}; expected \"array\" or \"group\""))),
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
 }
 
 fn metadata(document: &Value) -> Result<Metadata, Refusal> {
-    let said = Document::deserialize(document).map_err(|error| error.to_string())?;
+    let said = Zarr3Said::deserialize(document).map_err(|error| error.to_string())?;
     only_known_fields(&said)?;
     let manifest = manifest(&said.storage_transformers)?;
     let dtype = dtype(&said.data_type)?;
@@ -88,8 +88,8 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
 /// A reason when files, or the chunks in them, can't be told.
 pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     check_sizes(document, &["shape"])?;
-    let Grids { shape, chunk_grid, chunk_key_encoding, codecs, dimension_names } =
-        Grids::deserialize(document).map_err(|error| unlike(&error))?;
+    let Zarr3Grids { shape, chunk_grid, chunk_key_encoding, codecs, dimension_names } =
+        Zarr3Grids::deserialize(document).map_err(|error| unlike(&error))?;
     let file_shape = match named(&chunk_grid) {
         Some(("regular", Some(configuration))) => sizes(configuration.get("chunk_shape"), "chunk_shape")?,
         _ => {
@@ -101,7 +101,7 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     let keys = key_encoding(&chunk_key_encoding)?;
     let mut chunk_shape = file_shape.clone();
     let mut index_order = None;
-    let sharding = codecs.last().map(Sharding::parse).transpose()?.flatten();
+    let sharding = codecs.last().map(ShardingCodec::parse).transpose()?.flatten();
     if let Some(sharding) = &sharding {
         // Behind a transposition, the shard has the dimensions in that order.
         let (order, _) = codecs::transposes(&codecs, shape.len())?;
@@ -125,7 +125,7 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
 /// The codecs of a chunk: of an array with shards, those of the codec at the end, behind what stands before it.
 fn chunk_codecs(codecs: &[Value]) -> Result<Vec<Value>, Refusal> {
     let Some((last, before)) = codecs.split_last() else { return Ok(Vec::new()) };
-    Ok(match Sharding::parse(last)? {
+    Ok(match ShardingCodec::parse(last)? {
         None => codecs.to_vec(),
         Some(sharding) => [before, sharding.codecs].concat(),
     })
@@ -151,7 +151,7 @@ fn manifest(transformers: &[Value]) -> Result<Option<Value>, Refusal> {
 }
 
 /// The specification lets a reader pass over an unknown field only when the field says so.
-fn only_known_fields(document: &Document) -> Result<(), Refusal> {
+fn only_known_fields(document: &Zarr3Said) -> Result<(), Refusal> {
     const GRIDS: [&str; 6] =
         ["zarr_format", "node_type", "shape", "chunk_grid", "chunk_key_encoding", "dimension_names"];
     for (key, value) in &document.rest {

@@ -40,7 +40,7 @@ const GROUP: &str = ".group.json";
 
 /// What a document says of the grids.
 #[derive(Deserialize)]
-struct Grids {
+struct DraftGrids {
     shape: Vec<u64>,
     chunk_grid: ChunkGrid,
     #[serde(default)]
@@ -51,7 +51,7 @@ struct Grids {
 
 /// What a document says beside.
 #[derive(Deserialize)]
-struct Said {
+struct DraftSaid {
     data_type: Value,
     chunk_memory_layout: String,
     fill_value: Value,
@@ -144,12 +144,12 @@ pub(crate) fn data_folder(root: &Path, name: &str) -> PathBuf {
 }
 
 /// What a document below `meta/` is about, by its path there.
-pub(crate) enum Node {
+pub(crate) enum DraftNode {
     Array(String),
     Group(String),
 }
 
-impl Node {
+impl DraftNode {
     /// `None`: no document.
     pub(crate) fn of(key: &str) -> Option<Self> {
         let array = key.strip_suffix(ARRAY).and_then(node_name).map(Self::Array);
@@ -169,7 +169,7 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
 }
 
 fn metadata(document: &Value) -> Result<Metadata, Refusal> {
-    let said = Said::deserialize(document).map_err(|error| error.to_string())?;
+    let said = DraftSaid::deserialize(document).map_err(|error| error.to_string())?;
     let layout = layout(document)?;
     let required = |extension: &&Value| extension.get("must_understand") != Some(&Value::Bool(false));
     if let Some(extension) = said.extensions.iter().find(required) {
@@ -194,8 +194,8 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
 pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     check_sizes(document, &["shape"])?;
     check_sizes(&document["chunk_grid"], &["chunk_shape"])?;
-    let Grids { shape, chunk_grid, storage_transformers, attributes } =
-        Grids::deserialize(document).map_err(|error| unlike(&error))?;
+    let DraftGrids { shape, chunk_grid, storage_transformers, attributes } =
+        DraftGrids::deserialize(document).map_err(|error| unlike(&error))?;
     let ChunkGrid { kind, chunk_shape, separator } = chunk_grid;
     if kind != "regular" || !matches!(separator, '/' | '.') {
         return Refusal::unsupported(format!(

@@ -15,14 +15,14 @@ use crate::error::{Error, Result};
 
 /// The folder, held open.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub(crate) struct OpenRoot {
     folder: OwnedFd,
     path: PathBuf,
 }
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-impl Root {
+impl OpenRoot {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         // The caller named it; a link there is the caller's own.
         let folder = openat(CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());

@@ -30,11 +30,11 @@ pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
 /// list many frames that are missing.
 pub(crate) fn consolidated(path: &Path) -> Result<Option<Value>> {
     #[derive(Deserialize)]
-    struct Part {
+    struct Consolidating {
         #[serde(default)]
         consolidated_metadata: Value,
     }
-    Ok(read_as(path)?.map(|Part { consolidated_metadata }| consolidated_metadata))
+    Ok(read_as(path)?.map(|Consolidating { consolidated_metadata }| consolidated_metadata))
 }
 
 fn read_as<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {

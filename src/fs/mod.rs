@@ -27,11 +27,12 @@ pub(crate) use lock::{FileLock, LOCK_FILE, Lock};
 pub(crate) use names::is_partial;
 #[cfg(feature = "offline")]
 pub(crate) use names::is_work;
-pub(crate) use publish::{absolute, create_new, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
+pub(crate) use publish::{
+    absolute, create_new, exchange, finish_exchange, hidden, make_file, make_folders, remove_empty_folders, swap,
+    sync_folder_of,
+};
 #[cfg(feature = "offline")]
 pub(crate) use publish::{folders_below, publish, put, remove_folder, remove_links, rename};
-#[cfg(feature = "offline")]
-pub(crate) use system::rename_new;
 
 /// Whether a path that a document names leads to something below, and not out of its dataset.
 pub(crate) fn is_below(path: &str) -> bool {

@@ -42,7 +42,7 @@ pub(crate) fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
             Ok(()) => made.insert(0, folder.to_path_buf()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
             Err(error) => {
-                made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+                remove_empty_folders(&made);
                 return Err(error);
             }
         }
@@ -51,6 +51,11 @@ pub(crate) fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(made)
+}
+
+/// Removes folders that [`make_folders`] made, and nobody put anything into.
+pub(crate) fn remove_empty_folders(made: &[PathBuf]) {
+    made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
 }
 
 /// `path` without links, also where nothing is there yet: then the nearest folder above it that exists is resolved.
@@ -100,16 +105,26 @@ pub(crate) fn remove_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// Lets two folders change their names, for good when this returns.
+/// Lets two files or folders change their names, for good when this returns. If it fails, both have the names that
+/// they had.
 pub(crate) fn exchange(made: &Path, path: &Path) -> Result<()> {
-    sync_folder_of(made)?;
-    swap(made, path)?;
-    sync_folder_of(made)?;
-    sync_folder_of(path)
+    exchange_synced(made, path, sync_folder_of)
 }
 
-/// Lets two folders change their names, in one step where the file system can. If it fails, both have the names that
-/// they had.
+fn exchange_synced(made: &Path, path: &Path, sync_folder_of: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    sync_folder_of(made)?;
+    let old = fs::symlink_metadata(path).map(|metadata| Identity::from(&metadata));
+    let old = old.map_err(|error| Error::io("look at", path, error))?;
+    swap(made, path)?;
+    sync_folder_of(made).and_then(|()| sync_folder_of(path)).inspect_err(|_| {
+        // Nobody looks for what was there under the other name, which may be a hidden one.
+        if old.is_at(made) {
+            let _ = swap(made, path);
+        }
+    })
+}
+
+/// The same, but may not last. In one step where the file system can.
 pub(crate) fn swap(made: &Path, path: &Path) -> Result<()> {
     let swapped = exchange_names(made, path).and_then(|done| if done { Ok(()) } else { swap_by_renames(made, path) });
     swapped.map_err(|error| Error::io("replace", path, error))
@@ -202,6 +217,26 @@ pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| Error::io("sync", parent, error))
 }
 
+/// Makes a file as a whole: when `fill` has written it, it gets the name `path`, for good if that is wished.
+///
+/// # Errors
+///
+/// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) when something has that name.
+pub(crate) fn make_file(path: &Path, sync: bool, fill: impl FnOnce(&File) -> Result<()>) -> Result<()> {
+    let partial = hidden(path, "partial");
+    let failed = |error| Error::io("create", path, error);
+    let make = || {
+        let file = create_new(&partial).map_err(failed)?;
+        fill(&file)?;
+        if sync {
+            file.sync_all().map_err(failed)?;
+        }
+        rename_new(&partial, path).map_err(failed)
+    };
+    make().inspect_err(|_| drop(fs::remove_file(&partial)))?;
+    if sync { sync_folder_of(path) } else { Ok(()) }
+}
+
 /// Writes a small file as a whole: under its name there are the old bytes or the new ones.
 pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = hidden(path, "partial");
@@ -257,6 +292,22 @@ mod tests {
             fs::remove_dir_all(&made).unwrap();
             assert!(way(&made, &path).is_err());
             assert_eq!((names(folder.path()), names(&path)), (vec!["run.zarr".into()], vec!["run.zarr".into()]));
+        }
+    }
+
+    #[test]
+    fn an_exchange_that_may_not_last_is_taken_back() {
+        // The first sync is before the exchange.
+        for good in 0..3 {
+            let (folder, made, path) = two();
+            let syncs = std::cell::Cell::new(0);
+            let failing = |path: &Path| match syncs.replace(syncs.get() + 1) {
+                number if number < good => Ok(()),
+                _ => Err(Error::format(path, "the device is gone")),
+            };
+            assert!(exchange_synced(&made, &path, failing).is_err());
+            assert_eq!((names(&made), names(&path)), (vec!["made".into()], vec!["run.zarr".into()]));
+            assert_eq!((names(folder.path()), syncs.get()), (vec!["made".into(), "run.zarr".into()], good + 1));
         }
     }
 

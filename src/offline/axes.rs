@@ -46,7 +46,7 @@ impl Array {
     ///
     /// When the image's document can't be read.
     pub fn axes(&self) -> Result<Option<Vec<Axis>>> {
-        let Some(Level { image, dataset, .. }) = self.level()? else { return Ok(None) };
+        let Some(LevelMetadata { image, dataset, .. }) = self.level()? else { return Ok(None) };
         // What is said of all levels comes after what is said of one.
         // Those that 0.6 has there lead on, to other coordinate systems.
         let of_all = if versions::coordinate_system(&image).is_some() { &Value::Null } else { &image };
@@ -80,7 +80,7 @@ impl Array {
     ///
     /// As for [`axes`](Self::axes).
     pub fn channels(&self) -> Result<Vec<Channel>> {
-        let Some(Level { ome, .. }) = self.level()? else { return Ok(Vec::new()) };
+        let Some(LevelMetadata { ome, .. }) = self.level()? else { return Ok(Vec::new()) };
         let text = |channel: &Value, key: &str| channel[key].as_str().map(str::to_owned);
         let channel = |said: &Value| Channel {
             label: text(said, "label").unwrap_or_default(),
@@ -97,12 +97,12 @@ impl Array {
     ///
     /// As for [`axes`](Self::axes).
     pub fn image_name(&self) -> Result<Option<String>> {
-        let Some(Level { image, .. }) = self.level()? else { return Ok(None) };
+        let Some(LevelMetadata { image, .. }) = self.level()? else { return Ok(None) };
         Ok(image["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned))
     }
 
     /// What the image says whose level the array is.
-    fn level(&self) -> Result<Option<Level>> {
+    fn level(&self) -> Result<Option<LevelMetadata>> {
         for (steps, group) in self.path().ancestors().skip(1).take(ABOVE_MAX).enumerate() {
             let ome = match ome_of(group) {
                 Ok(ome) => ome,
@@ -118,7 +118,7 @@ impl Array {
                 Some((image, dataset))
             });
             if let Some((image, dataset)) = level {
-                return Ok(Some(Level { ome, image, dataset }));
+                return Ok(Some(LevelMetadata { ome, image, dataset }));
             }
         }
         Ok(None)
@@ -126,7 +126,7 @@ impl Array {
 }
 
 /// The metadata of an image: all, those of its levels, and those of the level that is meant.
-struct Level {
+struct LevelMetadata {
     ome: Value,
     image: Value,
     dataset: Value,

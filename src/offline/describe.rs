@@ -14,7 +14,7 @@ use crate::format::index::Range;
 use crate::format::layout::product;
 use crate::fs::document;
 use crate::offline::array::Array;
-use crate::offline::array::manifest::Manifest;
+use crate::offline::array::manifest::ChunkManifest;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::levels;
@@ -144,8 +144,8 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     };
     let attributes = if attributes.is_null() { Value::Object(Default::default()) } else { attributes };
     let arrays = nodes.par_iter().filter_map(|node| match &node.kind {
-        walk::Kind::Array(array) => Some(describe_array(&node.name, array)),
-        walk::Kind::Group(_) | walk::Kind::Unreadable(_) => None,
+        walk::NodeKind::Array(array) => Some(describe_array(&node.name, array)),
+        walk::NodeKind::Group(_) | walk::NodeKind::Unreadable(_) => None,
     });
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     arrays.sort_by(|a, b| a.path.cmp(&b.path));
@@ -180,7 +180,7 @@ fn describe_unreadable(node: &Node, error: &Error) -> Unreadable {
 
 /// What the files of an array add up to.
 #[derive(Default)]
-struct Sums {
+struct FileSums {
     files: u64,
     present: u64,
     /// Chunks that files name, wherever they belong.
@@ -192,7 +192,7 @@ struct Sums {
     damaged: Vec<String>,
 }
 
-impl Sums {
+impl FileSums {
     fn plus(mut self, mut other: Self) -> Self {
         self.files += other.files;
         self.present += other.present;
@@ -213,7 +213,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         None => {
             let files = array.files()?;
             let sums = files.par_iter().map(|(path, position)| weigh(array, path, position));
-            sums.try_reduce(Sums::default, |a, b| Ok(a.plus(b)))?
+            sums.try_reduce(FileSums::default, |a, b| Ok(a.plus(b)))?
         }
     };
     let grid = array.layout().chunk_grid();
@@ -248,10 +248,10 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
     })
 }
 
-fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
+fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<FileSums> {
     // The file may have gone since the directory was listed.
-    let Some(file) = array.open_path(path.to_path_buf())? else { return Ok(Sums::default()) };
-    let mut sums = Sums { files: 1, length: file.len(), disk: file.disk_bytes(), ..Sums::default() };
+    let Some(file) = array.open_path(path.to_path_buf())? else { return Ok(FileSums::default()) };
+    let mut sums = FileSums { files: 1, length: file.len(), disk: file.disk_bytes(), ..FileSums::default() };
     if !array.layout().has_index() {
         (sums.present, sums.named, sums.payload) = (1, 1, file.len());
         return Ok(sums);
@@ -290,8 +290,8 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
 
 /// What the files that a manifest names add up to. Of those that are not on this machine, nothing is known but the
 /// ranges.
-fn weigh_manifest(array: &Array, manifest: &Manifest) -> Result<Sums> {
-    let mut sums = Sums::default();
+fn weigh_manifest(array: &Array, manifest: &ChunkManifest) -> Result<FileSums> {
+    let mut sums = FileSums::default();
     for (path, mut ranges) in manifest.ranges_by_path() {
         sums.files += 1;
         sums.present += ranges.len() as u64;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::ranges::{Gather, Ranges};
 use crate::format::acquisition_map::AcquisitionMap;
-use crate::format::slot_header::Header;
+use crate::format::slot_header::SlotHeader;
 use crate::offline::hierarchy::walk::FileAt;
 
 /// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames
@@ -22,9 +22,9 @@ const RUNS_A_SHARD_MAX: u64 = 1 << 20;
 const GAPPY_FRAMES_MAX: u64 = 1 << 16;
 
 /// The files of an array in groups, each of which holds all chunks of its frames.
-pub(super) fn groups<'a>(files: &'a [FileAt], places: &AcquisitionMap) -> Vec<Vec<&'a FileAt>> {
+pub(super) fn groups<'a>(files: &'a [FileAt], map: &AcquisitionMap) -> Vec<Vec<&'a FileAt>> {
     // Where a hash deals chunks out, every shard holds some of most frames.
-    if !places.has_boxes() {
+    if !map.has_boxes() {
         return vec![files.iter().collect()];
     }
     let frames = |file: &&'a FileAt| &file.1[..file.1.len().saturating_sub(2)];
@@ -35,11 +35,11 @@ pub(super) fn groups<'a>(files: &'a [FileAt], places: &AcquisitionMap) -> Vec<Ve
 
 /// The chunks of one group, by the frames that they hold.
 #[derive(Debug, Default)]
-pub(super) struct Layers(HashMap<Box<[u64]>, Layer>);
+pub(super) struct FoundLayers(HashMap<Box<[u64]>, FoundLayer>);
 
 /// What was found of the chunks that hold the same frames.
 #[derive(Debug)]
-struct Layer {
+struct FoundLayer {
     chunks: u64,
     /// All of them are in shards that the writer closed.
     closed: bool,
@@ -57,18 +57,18 @@ pub(super) struct Came {
 }
 
 impl Came {
-    pub(super) fn of(header: &Header) -> Self {
+    pub(super) fn of(header: &SlotHeader) -> Self {
         let count = Some(u64::from(header.frames_came)).filter(|&count| count > 0);
         Self { numbers: header.first_frame..=header.last_frame(), count }
     }
 }
 
-impl Layers {
+impl FoundLayers {
     /// A chunk at a place in the grid of chunks. `came`: what its header says.
     pub(super) fn add(&mut self, place: &[u64], closed: bool, came: Option<Came>) {
         let outer = &place[..place.len().saturating_sub(2)];
         match self.0.get_mut(outer) {
-            None => drop(self.0.insert(outer.into(), Layer { chunks: 1, closed, came })),
+            None => drop(self.0.insert(outer.into(), FoundLayer { chunks: 1, closed, came })),
             Some(layer) => {
                 layer.chunks += 1;
                 layer.closed &= closed;
@@ -100,7 +100,7 @@ impl Budget {
 
 /// The frames that were found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundFrames {
     /// Of which every chunk is there and no header says that they did not come.
     whole: Gather,
     /// Of which the chunks that are there are in shards that the writer closed, so that those that are not are dark.
@@ -121,27 +121,27 @@ struct Gaps {
     count: u64,
 }
 
-impl Found {
+impl FoundFrames {
     /// # Errors
     ///
     /// A reason when they are more than any writer's.
     pub(super) fn add_layers(
         &mut self,
-        layers: Layers,
-        places: &AcquisitionMap,
+        layers: FoundLayers,
+        map: &AcquisitionMap,
         budget: &Budget,
     ) -> Result<(), String> {
-        let tiles = places.tiles();
+        let tiles = map.tiles();
         let mut layers: Vec<_> = layers.0.into_iter().collect();
         layers.sort_by(|a, b| a.0.cmp(&b.0));
-        for (place, Layer { chunks, closed, came }) in layers {
+        for (place, FoundLayer { chunks, closed, came }) in layers {
             let is_whole = chunks == tiles;
             if !is_whole && !closed {
                 continue;
             }
-            budget.take(places.chunk_runs(&place))?;
+            budget.take(map.chunk_runs(&place))?;
             let mut between = Gather::default();
-            places.chunk_frames(&place, |frames| {
+            map.chunk_frames(&place, |frames| {
                 let (low, high) = match &came {
                     Some(Came { numbers, .. }) => {
                         (frames.start.max(*numbers.start()), frames.end.min(numbers.end().saturating_add(1)))
@@ -176,9 +176,9 @@ impl Found {
     }
 
     /// A shard that the writer closed, at a place in the grid.
-    pub(super) fn add_closed(&mut self, places: &AcquisitionMap, shard: &[u64]) {
+    pub(super) fn add_closed(&mut self, map: &AcquisitionMap, shard: &[u64]) {
         // What can't be counted is not claimed: then a dark frame counts as missing.
-        places.shard_frames(shard, RUNS_A_SHARD_MAX, |frames| self.closed.add_range(frames));
+        map.shard_frames(shard, RUNS_A_SHARD_MAX, |frames| self.closed.add_range(frames));
     }
 
     pub(super) fn add(mut self, other: Self) -> Self {
@@ -197,7 +197,7 @@ impl Found {
     }
 }
 
-/// As [`Found`], in order.
+/// As [`FoundFrames`], in order.
 #[derive(Debug)]
 pub(super) struct FoundRanges {
     pub(super) whole: Ranges,

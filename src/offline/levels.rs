@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::array::Array;
 use super::hierarchy::below;
-use super::hierarchy::walk::{Kind, Node};
+use super::hierarchy::walk::{Node, NodeKind};
 use super::pyramid::halving::Halving;
 use crate::downsample::Method;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ const FACTOR_MAX: u64 = 16;
 const CHUNKS_MAX: u64 = 1 << 24;
 
 /// A level and the one before.
-pub(super) struct Pair<'a> {
+pub(super) struct LevelPair<'a> {
     /// The name of the level below the root.
     pub(super) name: String,
     pub(super) level: &'a Array,
@@ -34,7 +34,11 @@ pub(super) struct Pair<'a> {
 }
 
 /// The levels of the images of a group. `find`: the array of a name.
-pub(super) fn pairs<'a>(group: &str, attributes: &Value, find: impl Fn(&str) -> Option<&'a Array>) -> Vec<Pair<'a>> {
+pub(super) fn pairs<'a>(
+    group: &str,
+    attributes: &Value,
+    find: impl Fn(&str) -> Option<&'a Array>,
+) -> Vec<LevelPair<'a>> {
     let ome = attributes.get("ome").unwrap_or(attributes);
     let mut pairs = Vec::new();
     for image in ome["multiscales"].as_array().into_iter().flatten() {
@@ -47,7 +51,7 @@ pub(super) fn pairs<'a>(group: &str, attributes: &Value, find: impl Fn(&str) -> 
             if let (Some(finer), Some(level)) = (find(finer), find(name))
                 && let Some(factors) = factors(finer.shape(), level.shape())
             {
-                pairs.push(Pair { name: name.clone(), level, finer, factors, method });
+                pairs.push(LevelPair { name: name.clone(), level, finer, factors, method });
             }
         }
     }
@@ -61,7 +65,7 @@ fn factors(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
     factors.flatten().filter(|factors: &Vec<u64>| factors.iter().any(|factor| *factor > 1))
 }
 
-impl Pair<'_> {
+impl LevelPair<'_> {
     /// The places of chunks that the level lacks, though it is made of chunks that are there. They hold nothing but the
     /// fill value, or are lost.
     ///
@@ -76,10 +80,10 @@ impl Pair<'_> {
         if is_large(level) || is_large(finer) {
             return Ok(Vec::new());
         }
-        let there: HashSet<Vec<u64>> = level.all_chunk_places()?.into_iter().flatten().collect();
+        let there: HashSet<Vec<u64>> = level.all_chunk_positions()?.into_iter().flatten().collect();
         let (from, to) = (finer.layout(), level.layout());
         let mut lacking = HashSet::new();
-        for place in finer.all_chunk_places()?.into_iter().flatten().filter(|place| from.has_chunk(place)) {
+        for place in finer.all_chunk_positions()?.into_iter().flatten().filter(|place| from.has_chunk(place)) {
             let dims = 0..place.len();
             let chunk = |dim: usize, element: u64| element / factors[dim] / to.chunk_shape[dim];
             let first: Vec<u64> = dims.clone().map(|dim| chunk(dim, place[dim] * from.chunk_shape[dim])).collect();
@@ -141,7 +145,7 @@ pub(super) fn notes(nodes: &[Node]) -> Result<Vec<(String, String)>> {
     let arrays: HashMap<&str, &Array> =
         nodes.iter().filter_map(|node| Some((node.name.as_str(), node.array()?))).collect();
     let mut notes = Vec::new();
-    for node in nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))) {
+    for node in nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_))) {
         let attributes = node.document()?.get("attributes").cloned().unwrap_or_default();
         for pair in pairs(&node.name, &attributes, |name| arrays.get(name).copied()) {
             match pair.lacking() {

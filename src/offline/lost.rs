@@ -20,7 +20,7 @@ const FRAMES_MAX: u64 = 1 << 28;
 
 /// The chunks of an array that its writer counted and that are not there.
 #[derive(Debug)]
-pub(super) struct Lost {
+pub(super) struct LostChunks {
     found: u64,
     counted: u64,
     /// What is there, by places in a grid: files or, where all files are there, chunks.
@@ -30,7 +30,7 @@ pub(super) struct Lost {
     shape: Vec<u64>,
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostChunks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&sentence(self.found, self.counted))
     }
@@ -40,7 +40,7 @@ fn sentence(found: u64, counted: u64) -> String {
     format!("holds {found} chunks, and its writer counted {counted}: files are missing")
 }
 
-impl Lost {
+impl LostChunks {
     /// How many there are.
     pub(super) fn chunks(&self) -> u64 {
         self.counted - self.found
@@ -78,10 +78,10 @@ impl Lost {
     }
 
     /// The numbers of the frames that may lack some of them; `None` where they are too many to be told.
-    pub(super) fn frames(&self, places: &AcquisitionMap) -> Option<Ranges> {
+    pub(super) fn frames(&self, map: &AcquisitionMap) -> Option<Ranges> {
         let mut frames = Gather::default();
         self.has_few_frames().then(|| {
-            self.each_frame(|at| places.frame_number(at).into_iter().for_each(|number| frames.add(number)));
+            self.each_frame(|at| map.frame_number(at).into_iter().for_each(|number| frames.add(number)));
             frames.ranges()
         })
     }
@@ -114,12 +114,12 @@ impl Array {
         let outer = &self.shape()[..self.shape().len().saturating_sub(2)];
         let room = product(outer).filter(|&frames| frames <= FRAMES_MAX);
         let mut missing = Gather::default();
-        if let (Some((own, places)), Some(room)) = (self.acquisition(), room) {
+        if let (Some((own, map)), Some(room)) = (self.acquisition(), room) {
             let ended = own.frames.filter(|_| own.complete || own.recovered);
             let never_came = ended.zip(own.planned).map(|(frames, planned)| frames..planned);
             for range in own.missing.iter().cloned().chain(never_came) {
-                let places = (range.start..range.end.min(room)).filter_map(|number| places.frame_position(number));
-                places.for_each(|at| missing.add(linear(&at, outer)));
+                let positions = (range.start..range.end.min(room)).filter_map(|number| map.frame_position(number));
+                positions.for_each(|at| missing.add(linear(&at, outer)));
             }
         }
         match self.lost() {
@@ -134,7 +134,7 @@ impl Array {
 
     /// The chunks that the array's writer counted and that are not there, be it for files that are not, or for files
     /// that lack them.
-    pub(super) fn lost(&self) -> Result<Option<Lost>> {
+    pub(super) fn lost(&self) -> Result<Option<LostChunks>> {
         let Some(counted) = self.counted_chunks() else { return Ok(None) };
         let files = self.file_positions()?;
         let named = files.par_iter().map(|position| self.named_chunks(position));
@@ -148,19 +148,19 @@ impl Array {
         let (there, cell) = if lacks_files {
             (files.into_iter().collect(), layout.file_shape.clone())
         } else {
-            (self.all_chunk_places()?.into_iter().flatten().collect(), layout.chunk_shape.clone())
+            (self.all_chunk_positions()?.into_iter().flatten().collect(), layout.chunk_shape.clone())
         };
-        Ok(Some(Lost { found, counted, there, cell, shape: self.shape().to_vec() }))
+        Ok(Some(LostChunks { found, counted, there, cell, shape: self.shape().to_vec() }))
     }
 
     /// What there is of an array whose writer did not finish, which has counted nothing; `None` of any other.
-    pub(super) fn left_unfinished(&self) -> Result<Option<Lost>> {
+    pub(super) fn left_unfinished(&self) -> Result<Option<LostChunks>> {
         if !self.image_provenance().is_some_and(|own| !own.complete && !own.recovered) {
             return Ok(None);
         }
-        let there: HashSet<Vec<u64>> = self.all_chunk_places()?.into_iter().flatten().collect();
+        let there: HashSet<Vec<u64>> = self.all_chunk_positions()?.into_iter().flatten().collect();
         let (found, cell) = (there.len() as u64, self.layout().chunk_shape.clone());
-        Ok(Some(Lost { found, counted: found, there, cell, shape: self.shape().to_vec() }))
+        Ok(Some(LostChunks { found, counted: found, there, cell, shape: self.shape().to_vec() }))
     }
 
     /// What [`lost`](Self::lost) says where the array holds `found` chunks.
@@ -187,8 +187,8 @@ impl Array {
     /// The same, and which frames are where in it.
     pub(super) fn acquisition(&self) -> Option<(Provenance, AcquisitionMap)> {
         let own = self.image_provenance()?;
-        let places = self.acquisition_map(&own).ok()?;
-        Some((own, places))
+        let map = self.acquisition_map(&own).ok()?;
+        Some((own, map))
     }
 
     /// How many chunks the array's writer counted, if this crate wrote it and came to its end. A volume, and what was
@@ -204,8 +204,8 @@ impl Array {
     /// Whether all files of a box are there.
     fn has_files_within(&self, start: &[u64], shape: &[u64]) -> Result<bool> {
         let file = &self.layout().file_shape;
-        let places = start.iter().zip(shape).zip(file);
-        let bounds: Vec<_> = places.map(|((&start, &n), file)| start / file..(start + n).div_ceil(*file)).collect();
+        let dims = start.iter().zip(shape).zip(file);
+        let bounds: Vec<_> = dims.map(|((&start, &n), file)| start / file..(start + n).div_ceil(*file)).collect();
         let is_inside = |position: &&Vec<u64>| position.iter().zip(&bounds).all(|(at, bounds)| bounds.contains(at));
         let expected = bounds.iter().map(|bounds| bounds.end - bounds.start).fold(1, u64::saturating_mul);
         Ok(self.file_positions()?.iter().filter(is_inside).count() as u64 == expected)
@@ -225,12 +225,12 @@ impl Array {
     }
 
     /// The places of all chunks that are there, file by file.
-    pub(super) fn all_chunk_places(&self) -> Result<Vec<Vec<Vec<u64>>>> {
-        self.file_positions()?.par_iter().map(|position| self.chunk_places(position)).collect()
+    pub(super) fn all_chunk_positions(&self) -> Result<Vec<Vec<Vec<u64>>>> {
+        self.file_positions()?.par_iter().map(|position| self.chunk_positions(position)).collect()
     }
 
     /// The places of the chunks that the file at a position names, in the grid of chunks.
-    fn chunk_places(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
+    fn chunk_positions(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
         let Some((file, _)) = self.open_file(position)? else { return Ok(Vec::new()) };
         if !self.layout().has_index() {
             return Ok(vec![position.to_vec()]);

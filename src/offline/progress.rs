@@ -47,14 +47,14 @@ macro_rules! controls {
 pub(super) use controls;
 
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct ProgressCounters {
     total: AtomicU64,
     pub(super) done: AtomicU64,
     pub(super) read: AtomicU64,
     stopped: AtomicBool,
 }
 
-impl Counters {
+impl ProgressCounters {
     pub(super) fn of(total: u64) -> Self {
         Self { total: total.into(), ..Self::default() }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::hierarchy::walk::{Kind, Node, Tree};
+use super::hierarchy::walk::{Node, NodeKind, Tree};
 use super::hierarchy::{below, has_node};
 use crate::error::{Error, Result};
 use crate::format::provenance::is_of_writer;
@@ -36,7 +36,7 @@ pub(super) struct Broken {
 }
 
 /// What is there, by the paths below the root: whether it is an array.
-type Known<'a> = &'a dyn Fn(&str) -> Option<bool>;
+type IsArray<'a> = &'a dyn Fn(&str) -> Option<bool>;
 
 /// The promises of all groups that are not kept. A document that can't be read is told to `unread`.
 pub(super) fn broken_in_tree(tree: &Tree, mut unread: impl FnMut(&Path, Error)) -> Vec<Broken> {
@@ -46,7 +46,7 @@ pub(super) fn broken_in_tree(tree: &Tree, mut unread: impl FnMut(&Path, Error)) 
     };
     let mut broken = Vec::new();
     for group in &tree.groups {
-        match Group::new(&group.name, &group.path, &group.attributes).broken(&known, false) {
+        match GroupPromises::new(&group.name, &group.path, &group.attributes).broken(&known, false) {
             Ok(more) => broken.extend(more),
             Err(error) => unread(&group.path, error),
         }
@@ -61,14 +61,14 @@ pub(super) fn broken_in_tree(tree: &Tree, mut unread: impl FnMut(&Path, Error)) 
 /// When a group's document can't be read.
 pub(super) fn broken(nodes: &[Node]) -> Result<Vec<Broken>> {
     // What can't be read may be either.
-    let is_array = |node: &Node| !matches!(node.kind, Kind::Group(_));
+    let is_array = |node: &Node| !matches!(node.kind, NodeKind::Group(_));
     let all: HashMap<&str, bool> = nodes.iter().map(|node| (node.name.as_str(), is_array(node))).collect();
     let known = |name: &str| all.get(name).copied();
     let mut told = HashSet::new();
     let mut broken: Vec<Broken> = Vec::new();
-    for node in nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))) {
+    for node in nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_))) {
         let attributes = node.document()?.get("attributes").cloned().unwrap_or_default();
-        let more = Group::new(&node.name, &node.path, &attributes).broken(&known, !node.is_central())?;
+        let more = GroupPromises::new(&node.name, &node.path, &attributes).broken(&known, !node.is_central())?;
         // Each is told once, by the first who promises it.
         broken.extend(more.into_iter().filter(|one| told.insert(one.node.clone())));
     }
@@ -124,19 +124,19 @@ fn consolidated_arrays(group: &Path) -> Result<Vec<(String, Metadata)>> {
 }
 
 /// A group and what it says.
-struct Group<'a> {
+struct GroupPromises<'a> {
     name: &'a str,
     path: &'a Path,
     attributes: &'a Value,
 }
 
-impl<'a> Group<'a> {
+impl<'a> GroupPromises<'a> {
     fn new(name: &'a str, path: &'a Path, attributes: &'a Value) -> Self {
         Self { name, path, attributes }
     }
 
     /// What it promises and is not so. `own`: also the arrays that this crate's writer makes.
-    fn broken(&self, known: Known<'_>, own: bool) -> Result<Vec<Broken>> {
+    fn broken(&self, known: IsArray<'_>, own: bool) -> Result<Vec<Broken>> {
         let mut promises = of_attributes(self);
         promises.extend(consolidated(self.path)?);
         if own && is_of_writer(self.attributes) {
@@ -172,7 +172,7 @@ impl<'a> Group<'a> {
 }
 
 /// The levels of an image, the wells of a plate, the images of a well and of a scene, and the labels of an image.
-fn of_attributes(group: &Group<'_>) -> Vec<Promise> {
+fn of_attributes(group: &GroupPromises<'_>) -> Vec<Promise> {
     let ome = group.attributes.get("ome").unwrap_or(group.attributes);
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let path = |entry: &Value| entry.get("path")?.as_str().map(str::to_owned);

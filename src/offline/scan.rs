@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::index::Range;
 use crate::format::provenance::{FRAMES_MAX, Provenance};
-use crate::format::slot_header::{self, HEADER_BYTES, Header};
+use crate::format::slot_header::{self, HEADER_BYTES, SlotHeader};
 use crate::offline::array::shard_file::ShardFile;
 
 const HEADER: u64 = HEADER_BYTES as u64;
@@ -19,9 +19,9 @@ const WINDOW_BYTES: u64 = 256 << 10;
 
 /// What the headers of one shard must say.
 #[derive(Debug)]
-pub(super) struct Expected<'a> {
+pub(super) struct ExpectedHeaders<'a> {
     pub(super) own: &'a Provenance,
-    pub(super) places: &'a AcquisitionMap,
+    pub(super) map: &'a AcquisitionMap,
     pub(super) position: &'a [u64],
     pub(super) shard: u64,
     pub(super) chunks: u64,
@@ -34,7 +34,7 @@ pub(super) struct Expected<'a> {
 /// A chunk that a header tells of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
-    pub(super) header: Header,
+    pub(super) header: SlotHeader,
     /// The payload.
     pub(super) range: Range,
     /// The payload is what was committed.
@@ -61,7 +61,7 @@ pub(super) struct Scan {
     pub(super) strangers: u64,
 }
 
-impl Expected<'_> {
+impl ExpectedHeaders<'_> {
     /// Where the first slot stands.
     pub(super) fn first_slot_at(&self) -> u64 {
         match (self.own.slots, self.index_location) {
@@ -72,7 +72,7 @@ impl Expected<'_> {
     }
 
     /// Why a header at `at` can't be one of this shard's; `None` if it can.
-    pub(super) fn objection(&self, header: &Header, at: u64) -> Option<String> {
+    pub(super) fn objection(&self, header: &SlotHeader, at: u64) -> Option<String> {
         if header.dataset != self.own.writer {
             return Some("it belongs to another dataset, or another image of this one".into());
         }
@@ -91,9 +91,9 @@ impl Expected<'_> {
         if self.fixed_bytes().is_some() && self.slot_at(chunk) != Some(at) && !self.is_behind_slots(at) {
             return Some(format!("it names chunk {chunk}, whose slot is elsewhere"));
         }
-        let position = self.places.chunk_position(self.position, chunk);
-        let position = position.filter(|position| self.places.in_frame(position));
-        match position.and_then(|position| self.places.frame_bounds(&position)) {
+        let position = self.map.chunk_position(self.position, chunk);
+        let position = position.filter(|position| self.map.in_frame(position));
+        match position.and_then(|position| self.map.frame_bounds(&position)) {
             None => Some(format!("it names chunk {chunk}, which lies outside the array")),
             Some((low, high)) if header.first_frame < low || header.last_frame() > high.min(FRAMES_MAX - 1) => {
                 let (first, last) = (header.first_frame, header.last_frame());
@@ -148,7 +148,7 @@ impl Expected<'_> {
 }
 
 struct Scanner<'a> {
-    expected: &'a Expected<'a>,
+    expected: &'a ExpectedHeaders<'a>,
     file: &'a ShardFile,
     payload: Vec<u8>,
     window: Vec<u8>,
@@ -235,7 +235,7 @@ impl Scanner<'_> {
 }
 
 /// The header at `at`, if there is one.
-pub(super) fn read_header(file: &ShardFile, at: u64) -> Result<Option<Header>> {
+pub(super) fn read_header(file: &ShardFile, at: u64) -> Result<Option<SlotHeader>> {
     Ok(read_bytes(file, at)?.and_then(|bytes| slot_header::parse(&bytes)))
 }
 

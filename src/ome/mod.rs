@@ -4,6 +4,7 @@
 //! schema of 2016-06. What the text leaves open is settled by what validators enforce.
 
 pub(crate) mod axes;
+pub(crate) mod contrast;
 pub(crate) mod grid;
 pub(crate) mod label;
 pub(crate) mod levels;
@@ -83,8 +84,9 @@ pub(crate) fn rgb(color: &str) -> Option<u32> {
     digits.then(|| u32::from_str_radix(color, 16).ok()).flatten()
 }
 
-/// `attributes.ome` of an image group with level 0 at `0`, and these beside it.
-pub(crate) fn image_attributes(config: &Config, levels: &[(&str, &PixelGrid)]) -> Value {
+/// `attributes.ome` of an image group with level 0 at `0`, and these beside it. `channels`: those of the configuration,
+/// perhaps with windows that were found.
+pub(crate) fn image_attributes(config: &Config, channels: &[Channel], levels: &[(&str, &PixelGrid)]) -> Value {
     let mut multiscale = Map::new();
     if let Some(name) = &config.name {
         multiscale.insert("name".to_owned(), json!(name));
@@ -103,8 +105,8 @@ pub(crate) fn image_attributes(config: &Config, levels: &[(&str, &PixelGrid)]) -
         levels::describe(&mut multiscale, wish, "shardwright");
     }
     let mut ome = json!({"version": config.ome, "multiscales": [multiscale]});
-    if !config.channels.is_empty() {
-        let channels: Vec<Value> = config.channels.iter().map(|channel| omero(channel, config.dtype)).collect();
+    if !channels.is_empty() {
+        let channels: Vec<Value> = channels.iter().map(|channel| omero(channel, config.dtype)).collect();
         ome["omero"] = json!({"channels": channels});
     }
     if let Some(label) = &config.label {
@@ -132,18 +134,8 @@ fn omero(channel: &Channel, dtype: Dtype) -> Value {
 
 /// The smallest and largest pixel value that a viewer should expect.
 fn range(dtype: Dtype) -> (f64, f64) {
-    match dtype {
-        Dtype::U8 => (0.0, f64::from(u8::MAX)),
-        Dtype::I8 => (f64::from(i8::MIN), f64::from(i8::MAX)),
-        Dtype::U16 => (0.0, f64::from(u16::MAX)),
-        Dtype::I16 => (f64::from(i16::MIN), f64::from(i16::MAX)),
-        Dtype::U32 => (0.0, f64::from(u32::MAX)),
-        Dtype::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        // Viewers hold these as doubles anyway.
-        Dtype::U64 => (0.0, u64::MAX as f64),
-        Dtype::I64 => (i64::MIN as f64, i64::MAX as f64),
-        Dtype::F32 | Dtype::F64 => (0.0, 1.0),
-    }
+    // Viewers hold these as doubles anyway.
+    dtype.integers().map_or((0.0, 1.0), |integers| (*integers.start() as f64, *integers.end() as f64))
 }
 
 /// A JSON number without a needless `.0`.
@@ -188,7 +180,7 @@ pub(super) mod tests {
     #[test]
     fn the_image_document() {
         assert_eq!(
-            image_attributes(&five_dimensions(), &[]),
+            image_attributes(&five_dimensions(), &five_dimensions().channels, &[]),
             json!({
                 "version": "0.5",
                 "multiscales": [{
@@ -222,7 +214,7 @@ pub(super) mod tests {
             Dim::y(4).scale(0.5, "micrometer").translation(-1200.0),
             Dim::x(4).scale(0.25, "micrometer").translation(0.125),
         ];
-        let ome = image_attributes(&Config { dims, ..Config::default() }, &[]);
+        let ome = image_attributes(&Config { dims, ..Config::default() }, &[], &[]);
         assert_eq!(
             ome["multiscales"][0]["datasets"][0]["coordinateTransformations"],
             json!([
@@ -240,14 +232,14 @@ pub(super) mod tests {
             channels: vec![channel("phase", "FFFFFF", Some((-3.5, 3.5)))],
             ..Config::default()
         };
-        let window = &image_attributes(&config, &[])["omero"]["channels"][0]["window"];
+        let window = &image_attributes(&config, &config.channels, &[])["omero"]["channels"][0]["window"];
         assert_eq!(window, &json!({"start": -3.5, "end": 3.5, "min": -3.5, "max": 3.5}));
     }
 
     #[test]
     fn without_channels_and_name_neither_is_made_up() {
         let config = Config { dims: vec![Dim::y(4), Dim::x(4)], ..Config::default() };
-        let ome = image_attributes(&config, &[]);
+        let ome = image_attributes(&config, &config.channels, &[]);
         assert!(ome.get("omero").is_none() && ome["multiscales"][0].get("name").is_none());
     }
 

@@ -7,7 +7,6 @@
 //! [`Plane`] serves `downsample`, too.
 
 mod channel;
-mod instructions;
 mod orientation;
 mod packed;
 mod plane;

@@ -71,34 +71,13 @@ impl FramePlan {
 
 /// One element of the fill value in the byte order of the machine, which is the one that documents declare.
 fn fill_element(config: &Config) -> Result<Vec<u8>> {
-    let value = config.fill_value;
-    macro_rules! element {
-        ($int:ty) => {{
-            let element = value as $int;
-            // A cast saturates and rounds; only what survives the way back was a value of the type. The largest of 64
-            // bits has no `f64`, so the one above stands for it, as it does where documents are read.
-            if element as f64 != value {
-                let reason = format!("{} holds whole numbers from {} to {}", config.dtype, <$int>::MIN, <$int>::MAX);
-                return Err(Error::config("fill_value", value, reason));
-            }
-            element.to_ne_bytes().to_vec()
-        }};
-    }
-    Ok(match config.dtype {
-        Dtype::U8 => element!(u8),
-        Dtype::I8 => element!(i8),
-        Dtype::U16 => element!(u16),
-        Dtype::I16 => element!(i16),
-        Dtype::U32 => element!(u32),
-        Dtype::I32 => element!(i32),
-        Dtype::U64 => element!(u64),
-        Dtype::I64 => element!(i64),
-        Dtype::F32 if value.is_finite() && (value as f32).is_infinite() => {
-            let reason =
-                format!("f32 holds numbers from {:e} to {:e}, and infinities by their names", f32::MIN, f32::MAX);
-            return Err(Error::config("fill_value", format_args!("{value:e}"), reason));
-        }
-        Dtype::F32 => (value as f32).to_ne_bytes().to_vec(),
-        Dtype::F64 => value.to_ne_bytes().to_vec(),
-    })
+    let (value, dtype) = (config.fill_value, config.dtype);
+    // The largest of 64 bits has no `f64`, so the one above stands for it, as it does where documents are read.
+    let largest = dtype.integers().map(|integers| *integers.end()).filter(|largest| *largest as f64 == value);
+    let whole = largest.or((value.fract() == 0.0).then_some(value as i128));
+    let element = dtype.element(value, whole).ok_or_else(|| {
+        let value = format!("{value:?}");
+        Error::config("fill_value", value.trim_end_matches(".0"), format!("{dtype} holds {}", dtype.holds()))
+    })?;
+    Ok(element[..dtype.size()].to_vec())
 }

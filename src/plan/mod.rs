@@ -37,6 +37,7 @@ pub(crate) use codec::CodecPlan;
 pub(crate) use frame::FramePlan;
 pub(crate) use record::RecordPlan;
 pub(crate) use ring::RingPlan;
+use ring::Served;
 pub(crate) use shard::{IndexForm, ShardPlan};
 pub(crate) use volume::VolumePlan;
 
@@ -101,8 +102,9 @@ impl Plan {
             return Err(Error::config("dialect", config.dialect, reason));
         }
         let mut plan = Self::on_disk(config)?;
-        let Self { frame, layers, shards, shard, frames_total, workers, tiles, .. } = &plan;
-        plan.ring = RingPlan::new(config, frame, layers, shards, shard, *frames_total, *workers, tiles.len())?;
+        let Self { frame, layers, shards, shard, frames_total, workers, .. } = &plan;
+        let (frames_total, workers, tiles) = (*frames_total, *workers, plan.tiles.len());
+        plan.ring = RingPlan::new(config, &Served { frame, layers, shards, shard, frames_total, workers, tiles })?;
         plan.levels = plan.plan_levels(config)?;
         Ok(plan)
     }
@@ -322,7 +324,7 @@ fn described(
     };
     let files = match volume {
         Some(volume) => Files::Volume(volume.volume.clone()),
-        None => Files::Grid { keys: KeyEncoding::of_writer(config.dialect), index },
+        None => Files::Grid { keys: KeyEncoding::of_writer(rules(config.dialect).key_prefix), index },
     };
     let layout = Layout {
         dialect: config.dialect,

@@ -40,23 +40,26 @@ pub(crate) struct RingPlan {
     pub(crate) tickets_a_layer: u32,
 }
 
+/// What the ring serves.
+pub(super) struct Served<'a> {
+    pub(super) frame: &'a FramePlan,
+    pub(super) layers: &'a Cells,
+    pub(super) shards: &'a Cells,
+    pub(super) shard: &'a ShardPlan,
+    pub(super) frames_total: Option<u64>,
+    pub(super) workers: usize,
+    /// Tiles of a layer.
+    pub(super) tiles: usize,
+}
+
 impl RingPlan {
     /// Blocks of shards that can be on their way between the threads at once.
     pub(crate) fn shard_blocks_max(&self) -> usize {
         (self.shard_blocks + self.shard_blocks_ahead + 2) as usize
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn new(
-        config: &Config,
-        frame: &FramePlan,
-        layers: &Cells,
-        shards: &Cells,
-        shard: &ShardPlan,
-        frames_total: Option<u64>,
-        workers: usize,
-        tiles: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(config: &Config, served: &Served) -> Result<Self> {
+        let &Served { frame, layers, shards, shard, frames_total, workers, tiles } = served;
         let total = frames_total.unwrap_or(u64::MAX);
         let span = layers.frames_a_block();
         let (frames, note) = frames(config, frame, layers, total)?;

@@ -1,4 +1,5 @@
-//! What is known of the CRC-32 of a shard: that of each chunk.
+//! What is known of the CRC-32 of a shard, for a storage that wants one: that of each chunk, which workers compute
+//! while they have it at hand. Nothing is read back.
 //!
 //! To put them together takes a file in which nothing stands but what was written here: what lies between reads as
 //! zeros.

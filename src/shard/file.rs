@@ -5,13 +5,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::checksum::{Checksums, Part};
+use super::checksum::{Checksums, Part, joined};
 use super::index_state::OpenIndex;
 use super::slot::{self, Entry};
 use crate::aligned_memory::PAGE;
 use crate::error::{Contained, Error, Result};
 use crate::format::index::table;
 use crate::format::slot_header::HEADER_BYTES;
+use crate::format::zip::crc32;
 use crate::geometry::Outer;
 use crate::plan::{IndexForm, Plan};
 use crate::storage::{Blob, Mapped, Storage};
@@ -169,6 +170,42 @@ impl Shard {
             let start = shard.first_slot_at + (chunks.start * shard.slot_bytes) as u64;
             self.blob.done_with(start, (chunks.len() * shard.slot_bytes) as u64);
         }
+    }
+
+    /// The CRC-32 of what will be written of a chunk, if the storage wants to know.
+    pub(super) fn crc32_of<'a>(&self, slices: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+        match self.checksums {
+            Some(_) => slices.into_iter().fold(0, crc32::append),
+            None => 0,
+        }
+    }
+
+    /// A chunk was written at `at`, and will be committed. `crc32`: of all up to its payload's end; behind that, where
+    /// the last index may be put, there are only zeros.
+    pub(super) fn note_written(&self, chunk: usize, at: u64, nbytes: usize, crc32: u32) {
+        if let Some(checksums) = &self.checksums {
+            checksums.note(chunk, Part { at, len: (self.before_payload() + nbytes) as u64, crc32 });
+        }
+    }
+
+    /// A write into the file failed.
+    pub(super) fn note_failed_write(&self) {
+        if let Some(checksums) = &self.checksums {
+            checksums.spoiled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the storage the CRC-32 of the first `len` bytes, if it wants to know. `others`: what stands there beside
+    /// chunks.
+    pub(super) fn tell_crc32(&self, len: u64, others: &[Part]) {
+        let Some(checksums) = &self.checksums else { return };
+        let committed = self.entries.iter().enumerate().filter(|(_, entry)| entry.committed().is_some());
+        let mut parts: Vec<_> = committed.map(|(chunk, _)| checksums.part(chunk)).collect();
+        parts.extend(others.iter().filter(|part| part.len > 0));
+        parts.sort_unstable();
+        // Relaxed: all writers are done where that matters, which is at the close.
+        let crc32 = joined(&parts, len).filter(|_| !checksums.spoiled.load(Ordering::Relaxed));
+        self.blob.note_crc32(len, crc32);
     }
 
     /// No sync is tried again after one that failed.

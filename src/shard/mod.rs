@@ -14,7 +14,6 @@ mod checkpoint;
 mod checksum;
 mod claim;
 mod close;
-mod crc32;
 mod file;
 mod index_state;
 #[cfg(feature = "offline")]

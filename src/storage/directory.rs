@@ -208,7 +208,7 @@ impl Storage for Directory {
     fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
         let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "it was not parked here");
         let parked = parked.downcast_ref::<ParkedFile>().ok_or_else(unknown)?;
-        let file = beneath::Root::open(&self.root).and_then(|root| root.open_file(&self.root.join(key)));
+        let file = beneath::OpenRoot::open(&self.root).and_then(|root| root.open_file(&self.root.join(key)));
         let file = file.map_err(io::Error::other)?;
         let mut blob = FileBlob::again(file, self.root.join(key), parked, self.new_names_to_sync())?;
         blob.held = self.held.clone();

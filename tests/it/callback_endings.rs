@@ -15,11 +15,13 @@ type Handle = Arc<Mutex<Option<Acquisition>>>;
 fn with_callback(path: &Path, place: &Handle, call: impl Fn(Acquisition) + Send + Sync + 'static) {
     let acquisition = Acquisition::create(path, tiny(None, 16)).unwrap();
     let found = place.clone();
-    acquisition.on_shard_closed(move |_| {
-        if let Some(handle) = found.lock().unwrap().take() {
-            call(handle);
-        }
-    });
+    acquisition
+        .on_shard_closed(move |_| {
+            if let Some(handle) = found.lock().unwrap().take() {
+                call(handle);
+            }
+        })
+        .unwrap();
     let mut own = place.lock().unwrap();
     let pixels: Vec<u8> = (0..6).flat_map(|number| frame(number, 256)).collect();
     assert_eq!(acquisition.append(&pixels).unwrap().frames, 6);

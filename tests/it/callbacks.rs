@@ -12,7 +12,8 @@ use shardwright::{Acquisition, Config, Dim, Error, Memory, Storage};
 fn a_callback_that_panics_is_told_of_and_costs_nothing() {
     let storage = Probed::new(|_, _| Ok(()));
     let acquisition = Acquisition::create_in(storage.shared(), tiny(None, 32)).unwrap();
-    acquisition.on_shard_closed(|key| panic!("no network for {key}"));
+    acquisition.on_shard_closed(|key| panic!("no network for {key}")).unwrap();
+    assert!(matches!(acquisition.on_shard_closed(|_| ()), Err(Error::ListenerSet)));
     (0..8).for_each(|number| assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1));
     let summary = acquisition.finish().unwrap();
     assert_eq!((summary.frames_written, summary.frames_missing), (8, 0));
@@ -28,11 +29,13 @@ fn the_last_handle_may_be_dropped_in_a_callback() {
         let acquisition = Acquisition::create_in(storage.shared(), tiny(None, 32)).unwrap();
         let (found, dropped) = (place.clone(), Arc::new(AtomicU64::new(0)));
         let counted = dropped.clone();
-        acquisition.on_shard_closed(move |_| {
-            let last = found.lock().unwrap().take();
-            counted.fetch_add(u64::from(last.is_some()), SeqCst);
-            drop(last);
-        });
+        acquisition
+            .on_shard_closed(move |_| {
+                let last = found.lock().unwrap().take();
+                counted.fetch_add(u64::from(last.is_some()), SeqCst);
+                drop(last);
+            })
+            .unwrap();
         (0..3).for_each(|number| assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1));
         // The fourth fills the shard.
         let mut held = place.lock().unwrap();

@@ -229,7 +229,7 @@ fn functions_are_dropped_when_the_run_has_ended() {
     let owned = Arc::new(());
     let (by_events, by_shards) = (owned.clone(), owned.clone());
     acquisition.on_events(Events::ALL, 0, move |_| assert!(Arc::strong_count(&by_events) > 0)).unwrap();
-    assert!(acquisition.on_shard_closed(move |_| assert!(Arc::strong_count(&by_shards) > 0)));
+    acquisition.on_shard_closed(move |_| assert!(Arc::strong_count(&by_shards) > 0)).unwrap();
     // One that owns a handle to the same watchers.
     let (told, hears) = (Arc::new(AtomicU64::new(0)), acquisition.watch(Events::ALL, 0).unwrap());
     let counts = told.clone();
@@ -261,7 +261,7 @@ fn a_function_that_panics_when_it_is_dropped_costs_nothing() {
     let acquisition = run(8);
     let (one, two) = (Panics, Panics);
     acquisition.on_events(Events::ALL, 0, move |_| one.is_there()).unwrap();
-    acquisition.on_shard_closed(move |_| two.is_there());
+    acquisition.on_shard_closed(move |_| two.is_there()).unwrap();
     acquisition.append(&[1; 256]).map(drop).unwrap();
     assert_eq!(acquisition.finish().unwrap().frames_written, 1);
 }

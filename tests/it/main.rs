@@ -65,5 +65,6 @@ mod store;
 mod threads;
 mod torn_indexes;
 mod verify;
+mod windows;
 mod working_directory;
 mod zarrs;

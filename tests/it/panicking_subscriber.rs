@@ -104,7 +104,7 @@ fn a_failed_write() {
 fn a_callback_that_panics_too() {
     let storage = Probed::new(|_, _| Ok(()));
     let acquisition = Acquisition::create_in(storage.shared(), tiny(None, 16)).unwrap();
-    acquisition.on_shard_closed(|_| std::panic::resume_unwind(Box::new("no network")));
+    acquisition.on_shard_closed(|_| std::panic::resume_unwind(Box::new("no network"))).unwrap();
     (0..8).for_each(|number| bring(&acquisition, number).unwrap());
     let summary = acquisition.finish().unwrap();
     assert_eq!(summary.frames_written, 8);

@@ -403,7 +403,7 @@ def test_wrong_usage_of_repack_is_no_damage(told, tmp_path):
         ([sharded, sharded / "in"], "OUTPUT"),
         ([sharded, "--dialect", "zarr2"], "--dialect"),
         ([path, "--dialect", "zarr2-sharded", "--only", "a"], "--dialect"),
-        ([plain, "--shard", "4,32,32"], "--dialect"),
+        ([plain, "--shard", "4,32,32"], "--shard"),
     ]
     for words, option in wrong:
         message = assert_told(told, ["repack", *words], ["usage"])["message"]

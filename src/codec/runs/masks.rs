@@ -3,9 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::bounds::{WORD, WORTH};
-use crate::processor::prefetch_line;
 #[cfg(target_arch = "x86_64")]
 use crate::processor::x86::{has_avx2_and_bmi, has_avx512_vbmi2};
+use crate::processor::{instructions, prefetch_line};
 
 /// Words after the last one that vectors may read or write.
 pub(super) const SPARE: usize = 16;
@@ -36,41 +36,11 @@ pub(super) struct Masks {
     pub(super) instructions: Instructions,
 }
 
-/// What the processor offers, from dull to fast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Instructions {
-    // Every AArch64 has NEON; there, only tests choose the scalar code.
-    #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
-    Scalar,
-    #[cfg(target_arch = "aarch64")]
-    Neon,
+instructions! {
     /// AVX2 and the bit manipulations that came with it.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
+    Avx2 if has_avx2_and_bmi(),
     /// The above, and byte compares into mask registers and double shifts of 512 bits.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Instructions {
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn detect() -> Self {
-        match (has_avx512_vbmi2(), has_avx2_and_bmi()) {
-            (true, _) => Self::Avx512,
-            (false, true) => Self::Avx2,
-            (false, false) => Self::Scalar,
-        }
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    pub(super) fn detect() -> Self {
-        Self::Neon
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    pub(super) fn detect() -> Self {
-        Self::Scalar
-    }
+    Avx512 if has_avx512_vbmi2(),
 }
 
 impl Masks {
@@ -248,20 +218,6 @@ mod tests {
         }
     }
 
-    fn all_instructions() -> Vec<Instructions> {
-        let mut all = vec![Instructions::Scalar];
-        #[cfg(target_arch = "aarch64")]
-        all.push(Instructions::Neon);
-        #[cfg(target_arch = "x86_64")]
-        for more in [Instructions::Avx2, Instructions::Avx512] {
-            let found = Instructions::detect();
-            if found == more || found == Instructions::Avx512 {
-                all.push(more);
-            }
-        }
-        all
-    }
-
     /// The matches by their definition, byte by byte.
     fn definition(block: &[u8], plane: usize) -> Vec<(usize, usize, usize)> {
         let length = |start: usize, distance: usize| {
@@ -287,7 +243,7 @@ mod tests {
         let mut padded = block.to_vec();
         // What stands behind continues the block as temptingly as possible.
         padded.extend(std::iter::repeat_n(*block.last().unwrap(), Runs::SLACK));
-        for instructions in all_instructions() {
+        for instructions in Instructions::all() {
             let mut masks = Masks { instructions, ..Masks::new(block.len() + 500) };
             for mask in [&mut masks.runs, &mut masks.planes, &mut masks.starts] {
                 mask.fill(!0);

@@ -1,5 +1,6 @@
 //! What a shuffle is, and with which instructions it can be done.
 
+use crate::processor::instructions;
 #[cfg(target_arch = "x86_64")]
 use crate::processor::{has_avx2, x86::has_avx2_and_gfni};
 
@@ -22,40 +23,10 @@ macro_rules! by_size {
 }
 pub(super) use by_size;
 
-/// What the processor offers, from dull to fast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Instructions {
-    // Every x86-64 has SSE2, every AArch64 has NEON; there, only tests choose the scalar code.
-    #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), allow(dead_code))]
-    Scalar,
-    #[cfg(target_arch = "aarch64")]
-    Neon,
-    #[cfg(target_arch = "x86_64")]
-    Sse2,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
+instructions! {
+    // Every x86-64 has it.
+    Sse2 if true,
+    Avx2 if has_avx2(),
     /// AVX2, and the Galois field instructions at its width.
-    #[cfg(target_arch = "x86_64")]
-    Gfni,
-}
-
-impl Instructions {
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn detect() -> Self {
-        match (has_avx2_and_gfni(), has_avx2()) {
-            (true, _) => Self::Gfni,
-            (false, true) => Self::Avx2,
-            (false, false) => Self::Sse2,
-        }
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    pub(super) fn detect() -> Self {
-        Self::Neon
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    pub(super) fn detect() -> Self {
-        Self::Scalar
-    }
+    Gfni if has_avx2_and_gfni(),
 }

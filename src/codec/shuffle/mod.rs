@@ -105,26 +105,9 @@ mod tests {
         out
     }
 
-    fn all_instructions() -> Vec<Instructions> {
-        let mut all = vec![Instructions::Scalar];
-        #[cfg(target_arch = "aarch64")]
-        all.push(Instructions::Neon);
-        #[cfg(target_arch = "x86_64")]
-        {
-            all.push(Instructions::Sse2);
-            if crate::processor::has_avx2() {
-                all.push(Instructions::Avx2);
-            }
-            if Instructions::detect() == Instructions::Gfni {
-                all.push(Instructions::Gfni);
-            }
-        }
-        all
-    }
-
     fn check(shuffle: Shuffle, element_bytes: usize, block: &[u8]) {
         let expected = definition(shuffle, element_bytes, block);
-        for instructions in all_instructions() {
+        for instructions in Instructions::all() {
             let mut out = vec![0xAA; block.len()];
             Shuffler::with(shuffle, element_bytes, instructions).run(block, &mut out);
             assert!(out == expected, "{shuffle:?} of {} bytes in {element_bytes}s by {instructions:?}", block.len());

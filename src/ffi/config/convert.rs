@@ -13,6 +13,7 @@ use crate::downsample::Method;
 use crate::dtype::Dtype;
 use crate::ffi::pointer::{optional_text, slice, text};
 use crate::ffi::status::SW_ERROR_ARGUMENT;
+use crate::format::rules;
 use crate::pixels::Orientation;
 
 /// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
@@ -156,9 +157,6 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
     )
 }
 
-/// Those that an acquisition writes stand first.
-const DIALECTS: &[Dialect] = Dialect::ALL.split_at(4).0;
-
 /// The element of `table` with the number that C gave. Where that is an enum's `ALL`, the order there is the
 /// interface's.
 pub(super) fn choice<T: Copy>(table: &[T], number: u32, field: &str) -> Outcome<T> {
@@ -166,6 +164,11 @@ pub(super) fn choice<T: Copy>(table: &[T], number: u32, field: &str) -> Outcome<
         Some(&value) => Ok(value),
         None => refuse!(SW_ERROR_ARGUMENT, "{field} = {number}: 0 to {} are possible", table.len() - 1),
     }
+}
+
+/// Those that an acquisition can write.
+fn dialects() -> Vec<Dialect> {
+    Dialect::ALL.iter().copied().filter(|dialect| rules(*dialect).shares_files).collect()
 }
 
 fn flag(number: u32, field: &str) -> Outcome<bool> {
@@ -192,7 +195,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     // SAFETY: as above.
     let volume = volume.first().map(|volume| unsafe { self::volume(volume) }).transpose()?;
     Ok(Config {
-        dialect: choice(DIALECTS, config.dialect, "sw_config.dialect")?,
+        dialect: choice(&dialects(), config.dialect, "sw_config.dialect")?,
         volume: volume.unwrap_or_default(),
         index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
         dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,

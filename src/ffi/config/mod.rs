@@ -293,7 +293,8 @@ pub struct sw_channel {
     pub color: *const c_char,
     /// The pixel value that viewers show as black.
     pub window_low: f64,
-    /// The pixel value that viewers show as full colour. Equal to `window_low`: the whole range of the type.
+    /// The pixel value that viewers show as full colour. Equal to `window_low`: a window that holds nearly all pixels
+    /// of the channel's first 8 frames, or, in a red, green and blue image of bytes, the whole range of the type.
     pub window_high: f64,
     /// 0.
     pub reserved: [u64; 2],

@@ -45,16 +45,16 @@ const SHARDED: &str = "neuroglancer_uint64_sharded_v1";
 const MINISHARD_BITS_MAX: u32 = 24;
 
 #[derive(Deserialize)]
-struct Info {
+struct VolumeInfo {
     data_type: String,
     num_channels: u64,
-    scales: Vec<Scale>,
+    scales: Vec<VolumeScale>,
     #[serde(default)]
     shardwright: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Scale {
+struct VolumeScale {
     key: String,
     size: [u64; 3],
     chunk_sizes: Vec<[u64; 3]>,
@@ -133,11 +133,11 @@ pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
     for scale in info.get("scales").and_then(Value::as_array).into_iter().flatten() {
         check_sizes(scale, &["size"]).map_err(|reason| Error::format(path, reason))?;
     }
-    let info = Info::deserialize(info).map_err(|error| Error::format(path, unlike(&error)))?;
+    let info = VolumeInfo::deserialize(info).map_err(|error| Error::format(path, unlike(&error)))?;
     metadata(info, attributes, key).map_err(|reason| Error::format(path, reason))?.check(path)
 }
 
-fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, Refusal> {
+fn metadata(info: VolumeInfo, attributes: Value, key: &str) -> Result<Metadata, Refusal> {
     let own = info.shardwright.unwrap_or_default();
     let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype.zarr_name() == info.data_type);
     let unread = || Refusal::Unsupported(format!("data_type {:?} is not read here", info.data_type));

@@ -4,7 +4,7 @@ use crate::codec::Decoder;
 use crate::config::Codec;
 use crate::dtype::ElementType;
 use crate::error::{Error, Result};
-use crate::format::codecs::{Chain, InnerShard, Packing};
+use crate::format::codecs::{BytesCodec, Chain, InnerShard};
 use crate::format::fill_value;
 use crate::format::index::table::{Table, TableLayout};
 use crate::format::layout::in_order;
@@ -15,14 +15,14 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// Decodes chunks of one array into elements in C order, lowest byte first.
 pub(crate) struct ChunkDecoder {
-    unpacker: Unpacker,
+    unpacker: ElementUnpacker,
     transposition: Option<Transposition>,
     element_bytes: usize,
     /// A chunk whose dimensions are in their own order.
     stored: Vec<u8>,
 }
 
-enum Unpacker {
+enum ElementUnpacker {
     /// Numbers of so many bytes are turned round; 1: none.
     Elements {
         decoder: Decoder,
@@ -37,12 +37,17 @@ impl ChunkDecoder {
         let element_bytes = element.size();
         let transposition = chain.order.as_ref().map(|order| Transposition::new(shape, order));
         let unpacker = match &chain.packing {
-            Packing::Elements { big_endian } => {
+            BytesCodec::Elements { big_endian } => {
                 let raw_bytes = shape.iter().product::<u64>() as usize * element_bytes;
                 let decoder = Decoder::new(&chain.codec, element_bytes, raw_bytes)?;
-                Unpacker::Elements { decoder, turned_bytes: if *big_endian { element.number_bytes() } else { 1 } }
+                ElementUnpacker::Elements {
+                    decoder,
+                    turned_bytes: if *big_endian { element.number_bytes() } else { 1 },
+                }
             }
-            Packing::Shard(shard) => Unpacker::Shard(Box::new(ShardDecoder::new(shard, &chain.codec, element, fill)?)),
+            BytesCodec::Shard(shard) => {
+                ElementUnpacker::Shard(Box::new(ShardDecoder::new(shard, &chain.codec, element, fill)?))
+            }
         };
         Ok(Self { unpacker, transposition, element_bytes, stored: Vec::new() })
     }
@@ -62,7 +67,7 @@ impl ChunkDecoder {
     }
 }
 
-impl Unpacker {
+impl ElementUnpacker {
     fn unpack(&mut self, encoded: &[u8], out: &mut [u8]) -> Result<()> {
         match self {
             Self::Elements { decoder, turned_bytes } => {
@@ -279,8 +284,8 @@ mod tests {
         let seal = |bytes: &[u8]| [bytes, &crc32c::crc32c(bytes).to_le_bytes()].concat();
         let chunks = [[1, 2], [3, 4], [5, 6]].map(|chunk| seal(&chunk));
         let InnerShard { table, .. } = match &chain.packing {
-            Packing::Shard(shard) => (**shard).clone(),
-            Packing::Elements { .. } => panic!("no shard"),
+            BytesCodec::Shard(shard) => (**shard).clone(),
+            BytesCodec::Elements { .. } => panic!("no shard"),
         };
         let entries = [(12, 6), (0, 6), (u64::MAX, u64::MAX), (6, 6)];
         let encoded = seal(&[chunks.concat(), table.encode(entries.into_iter())].concat());

@@ -14,7 +14,7 @@ use crate::format::precomputed::volume::Expansion;
 use crate::format::slot_header::{self, HEADER_BYTES};
 
 /// What decodes chunks on one thread: never shared, so never locked.
-pub(crate) struct Worker {
+pub(crate) struct DecodeWorker {
     decoder: ChunkDecoder,
     /// For chunks that end with their volume, the bytes of the last one that was seen and what decodes it.
     partial: Option<(usize, Decoder)>,
@@ -24,8 +24,8 @@ pub(crate) struct Worker {
 }
 
 impl Array {
-    pub(crate) fn worker(&self) -> Result<Worker> {
-        Ok(Worker {
+    pub(crate) fn worker(&self) -> Result<DecodeWorker> {
+        Ok(DecodeWorker {
             decoder: self.chunk_decoder()?,
             partial: None,
             cut: Vec::new(),
@@ -59,19 +59,31 @@ impl Array {
 
     /// Reads the chunk at a place in the grid of chunks and decodes it into the worker's `raw`, elements in
     /// little-endian byte order.
-    pub(crate) fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range, chunk: &[u64]) -> Result<()> {
+    pub(crate) fn decode(
+        &self,
+        worker: &mut DecodeWorker,
+        file: &ShardFile,
+        range: Range,
+        chunk: &[u64],
+    ) -> Result<()> {
         self.fetch(worker, file, range)?;
         self.check_header(file, range, &worker.encoded, chunk)?;
         self.unpack(worker, chunk)
     }
 
     /// The same, whatever a slot header before the chunk says.
-    pub(crate) fn decode_any(&self, worker: &mut Worker, file: &ShardFile, range: Range, chunk: &[u64]) -> Result<()> {
+    pub(crate) fn decode_any(
+        &self,
+        worker: &mut DecodeWorker,
+        file: &ShardFile,
+        range: Range,
+        chunk: &[u64],
+    ) -> Result<()> {
         self.fetch(worker, file, range)?;
         self.unpack(worker, chunk)
     }
 
-    fn fetch(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
+    fn fetch(&self, worker: &mut DecodeWorker, file: &ShardFile, range: Range) -> Result<()> {
         let raw_bytes = self.metadata.chunk_bytes();
         self.check_encoded(range, file.path())?;
         if worker.raw.is_empty() {
@@ -81,7 +93,7 @@ impl Array {
         file.read(range, &mut worker.encoded)
     }
 
-    fn unpack(&self, worker: &mut Worker, chunk: &[u64]) -> Result<()> {
+    fn unpack(&self, worker: &mut DecodeWorker, chunk: &[u64]) -> Result<()> {
         match self.expansion(chunk) {
             Some(expansion) => self.decode_cut(worker, &expansion)?,
             None => worker.decoder.decode(&worker.encoded, &mut worker.raw)?,
@@ -102,10 +114,10 @@ impl Array {
         let mut bytes = [0; HEADER_BYTES];
         file.read_exactly(at, &mut bytes)?;
         let Some(header) = slot_header::parse(&bytes) else { return Ok(false) };
-        if let Some((_, places)) = own.filter(|(own, _)| own.writer == header.dataset) {
+        if let Some((_, map)) = own.filter(|(own, _)| own.writer == header.dataset) {
             let shard = self.layout().file_of(chunk).0;
-            let is_of_chunk = places.chunk_number(&shard, chunk) == Some(header.chunk.into())
-                && places.shard_number(&shard) == Some(header.shard)
+            let is_of_chunk = map.chunk_number(&shard, chunk) == Some(header.chunk.into())
+                && map.shard_number(&shard) == Some(header.shard)
                 && header.nbytes == range.nbytes;
             if !is_of_chunk {
                 let reason = format!(
@@ -131,8 +143,8 @@ impl Array {
     }
 
     /// Decodes a chunk that is stored otherwise than as a whole one of the array.
-    fn decode_cut(&self, worker: &mut Worker, expansion: &Expansion) -> Result<()> {
-        let Worker { partial, cut, encoded, raw, .. } = worker;
+    fn decode_cut(&self, worker: &mut DecodeWorker, expansion: &Expansion) -> Result<()> {
+        let DecodeWorker { partial, cut, encoded, raw, .. } = worker;
         let element = self.dtype().size();
         let bytes = expansion.bytes(element);
         let decoder = match partial {

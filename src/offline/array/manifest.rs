@@ -43,7 +43,7 @@ pub(crate) const KERCHUNK: &str = "kerchunk.json";
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 /// A manifest that was read. A path that many chunks share is kept once.
-pub(crate) struct Manifest {
+pub(crate) struct ChunkManifest {
     /// The folder of the array, where relative paths start.
     folder: PathBuf,
     origin: String,
@@ -52,7 +52,7 @@ pub(crate) struct Manifest {
     chunks: Vec<(u64, Reference)>,
 }
 
-impl fmt::Debug for Manifest {
+impl fmt::Debug for ChunkManifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manifest").field("origin", &self.origin).field("chunks", &self.chunks.len()).finish()
     }
@@ -61,18 +61,18 @@ impl fmt::Debug for Manifest {
 #[derive(Debug, Clone, Copy)]
 struct Reference {
     path: u32,
-    part: Part,
+    part: OpenRange,
 }
 
 /// A byte range of a file whose length is not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct OpenRange {
     offset: u64,
     /// `None`: to the end of the file.
     pub(crate) nbytes: Option<u64>,
 }
 
-impl Part {
+impl OpenRange {
     /// The range in a file of `len` bytes, if it has one.
     pub(crate) fn within(self, len: u64) -> Option<Range> {
         let rest = len.checked_sub(self.offset)?;
@@ -81,11 +81,11 @@ impl Part {
     }
 }
 
-impl Manifest {
+impl ChunkManifest {
     /// Reads the manifest that the document of the array in `folder` has or names.
     pub(crate) fn open(folder: &Path, value: &Value, layout: &Layout) -> Result<Self> {
         let grid = layout.file_grid();
-        let mut table = Table::new(&grid);
+        let mut table = ManifestReader::new(&grid);
         let origin = match value {
             Value::Object(_) => {
                 let read = (&mut table).deserialize(value);
@@ -107,7 +107,7 @@ impl Manifest {
                 return Err(Error::format(folder.join("zarr.json"), reason));
             }
         };
-        let Table { paths, mut chunks, inlined, .. } = table;
+        let ManifestReader { paths, mut chunks, inlined, .. } = table;
         if let Some(key) = inlined {
             let reason = format!("chunk {key:?} of its manifest: inlined pixels are not read here");
             return Err(Error::Unsupported { path: folder.join("zarr.json"), reason });
@@ -132,8 +132,8 @@ impl Manifest {
     }
 
     /// The parts of every file that chunks take.
-    pub(crate) fn ranges_by_path(&self) -> BTreeMap<&str, Vec<Part>> {
-        let mut parts: BTreeMap<&str, Vec<Part>> = BTreeMap::new();
+    pub(crate) fn ranges_by_path(&self) -> BTreeMap<&str, Vec<OpenRange>> {
+        let mut parts: BTreeMap<&str, Vec<OpenRange>> = BTreeMap::new();
         for (_, reference) in &self.chunks {
             parts.entry(&self.paths[reference.path as usize]).or_default().push(reference.part);
         }
@@ -236,7 +236,7 @@ fn unescape(text: &str) -> Option<String> {
 
 /// What becomes of a manifest while it is read: entry by entry, since as a tree of values it would take many times its
 /// size.
-struct Table<'a> {
+struct ManifestReader<'a> {
     grid: &'a [u64],
     paths: Vec<String>,
     known: HashMap<String, u32>,
@@ -245,7 +245,7 @@ struct Table<'a> {
     inlined: Option<String>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> ManifestReader<'a> {
     fn new(grid: &'a [u64]) -> Self {
         Self { grid, paths: Vec::new(), known: HashMap::new(), chunks: Vec::new(), inlined: None }
     }
@@ -272,7 +272,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Table<'_> {
+impl<'de> DeserializeSeed<'de> for &mut ManifestReader<'_> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -280,7 +280,7 @@ impl<'de> DeserializeSeed<'de> for &mut Table<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Table<'_> {
+impl<'de> Visitor<'de> for &mut ManifestReader<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -293,13 +293,13 @@ impl<'de> Visitor<'de> for &mut Table<'_> {
                 let reason = format!("{key:?} is no chunk of a grid of {:?}", self.grid);
                 return Err(A::Error::custom(reason));
             };
-            let Entry { path, offset, length } =
+            let ChunkReference { path, offset, length } =
                 map.next_value().map_err(|error| A::Error::custom(format!("chunk {key:?}: {error}")))?;
             let Some(path) = path else {
                 self.inlined.get_or_insert(key);
                 continue;
             };
-            let part = Part { offset, nbytes: length };
+            let part = OpenRange { offset, nbytes: length };
             let path = self.path(path);
             self.chunks.push((chunk, Reference { path, part }));
         }
@@ -308,24 +308,24 @@ impl<'de> Visitor<'de> for &mut Table<'_> {
 }
 
 /// One chunk of a manifest.
-struct Entry {
+struct ChunkReference {
     /// `None` where the pixels stand instead.
     path: Option<String>,
     offset: u64,
     length: Option<u64>,
 }
 
-impl<'de> serde::Deserialize<'de> for Entry {
+impl<'de> serde::Deserialize<'de> for ChunkReference {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = Entry;
+            type Value = ChunkReference;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object with a path")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ChunkReference, A::Error> {
                 let (mut path, mut offset, mut length, mut has_pixels) = (None, None, None, false);
                 while let Some(key) = map.next_key::<String>()? {
                     match key.as_str() {
@@ -342,7 +342,7 @@ impl<'de> serde::Deserialize<'de> for Entry {
                     return Err(A::Error::missing_field("path"));
                 }
                 let path = path.filter(|_| !has_pixels);
-                Ok(Entry { path, offset: offset.unwrap_or(0), length })
+                Ok(ChunkReference { path, offset: offset.unwrap_or(0), length })
             }
         }
         deserializer.deserialize_map(Fields)
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn keys_of_every_spelling_name_a_chunk_of_the_grid() {
-        let table = Table::new(&[2, 3]);
+        let table = ManifestReader::new(&[2, 3]);
         for key in ["1.2", "1/2", "c/1/2", "c.1.2"] {
             assert_eq!(table.chunk(key), Some(5), "{key}");
         }
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn parts_end_where_their_file_does() {
-        let part = |offset, nbytes| Part { offset, nbytes }.within(100);
+        let part = |offset, nbytes| OpenRange { offset, nbytes }.within(100);
         assert_eq!(part(0, None), Some(Range { offset: 0, nbytes: 100 }));
         assert_eq!(part(90, Some(10)), Some(Range { offset: 90, nbytes: 10 }));
         assert_eq!(part(90, Some(11)), None);

@@ -24,7 +24,7 @@ use crate::format::layout::Layout;
 use crate::format::provenance::Provenance;
 use crate::format::{Metadata, zarr3};
 use index::Index;
-use manifest::Manifest;
+use manifest::ChunkManifest;
 use shard_file::ShardFile;
 
 /// An array on disk, opened for reading.
@@ -56,7 +56,7 @@ pub struct Array {
     /// The file that says what the array is like.
     document: PathBuf,
     metadata: Metadata,
-    manifest: Option<Manifest>,
+    manifest: Option<ChunkManifest>,
     /// What slot headers must say, once that was asked.
     slots: OnceLock<Option<(Provenance, AcquisitionMap)>>,
 }
@@ -84,8 +84,11 @@ impl Array {
     pub(crate) fn described(path: &Path, document: &Value) -> Result<Self> {
         let file = path.join("zarr.json");
         let metadata = zarr3::parse(&file, document)?;
-        let manifest =
-            metadata.manifest.as_ref().map(|manifest| Manifest::open(path, manifest, &metadata.layout)).transpose()?;
+        let manifest = metadata
+            .manifest
+            .as_ref()
+            .map(|manifest| ChunkManifest::open(path, manifest, &metadata.layout))
+            .transpose()?;
         Ok(Self { manifest, ..Self::with(path, path, file, metadata) })
     }
 
@@ -185,7 +188,7 @@ impl Array {
     }
 
     /// What says where the chunks lie, if not the names of their files.
-    pub(crate) fn manifest(&self) -> Option<&Manifest> {
+    pub(crate) fn manifest(&self) -> Option<&ChunkManifest> {
         self.manifest.as_ref()
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::Array;
-use super::decode::Worker;
+use super::decode::DecodeWorker;
 use super::index::Index;
 use super::memory::on_fitting_threads;
 use super::region::{Area, Rows};
@@ -86,7 +86,7 @@ struct Geometry<'a> {
 }
 
 /// The chunks of one file that a region needs.
-struct Wanted<'out> {
+struct WantedChunks<'out> {
     position: Vec<u64>,
     chunks: Vec<Rows<'out>>,
 }
@@ -148,18 +148,18 @@ impl Geometry<'_> {
     }
 
     /// The chunks of each file; in C order of the files.
-    fn by_file<'out>(self, chunks: Vec<Rows<'out>>) -> Vec<Wanted<'out>> {
+    fn by_file<'out>(self, chunks: Vec<Rows<'out>>) -> Vec<WantedChunks<'out>> {
         let mut files: BTreeMap<Vec<u64>, Vec<Rows<'out>>> = BTreeMap::new();
         for chunk in chunks {
             files.entry(self.place(&chunk.chunk).0).or_default().push(chunk);
         }
-        files.into_iter().map(|(position, chunks)| Wanted { position, chunks }).collect()
+        files.into_iter().map(|(position, chunks)| WantedChunks { position, chunks }).collect()
     }
 
     fn read_sharded(
         self,
         area: &Area<'_>,
-        worker: &mut Option<Worker>,
+        worker: &mut Option<DecodeWorker>,
         file: &ShardFile,
         index: &Index,
         chunk: &mut Rows<'_>,
@@ -179,7 +179,7 @@ impl Geometry<'_> {
     fn read_chunk(
         self,
         area: &Area<'_>,
-        worker: &mut Option<Worker>,
+        worker: &mut Option<DecodeWorker>,
         file: &ShardFile,
         range: Range,
         chunk: &mut Rows<'_>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{Group, Speaker, below, has_node};
+use super::{GroupAttributes, Speaker, below, has_node};
 use crate::error::{Error, Result};
 use crate::format::{precomputed, zarr3_draft};
 use crate::fs::{document, look};
@@ -85,9 +85,9 @@ impl CentralMetadata {
                 self.list(&path, &key, depth + 1)?;
                 continue;
             }
-            match zarr3_draft::Node::of(&key) {
-                Some(zarr3_draft::Node::Array(name)) => self.arrays.push(name),
-                Some(zarr3_draft::Node::Group(name)) => self.groups.push(name),
+            match zarr3_draft::DraftNode::of(&key) {
+                Some(zarr3_draft::DraftNode::Array(name)) => self.arrays.push(name),
+                Some(zarr3_draft::DraftNode::Group(name)) => self.groups.push(name),
                 None => self.others.push(path),
             }
         }
@@ -153,18 +153,26 @@ impl CentralMetadata {
     }
 
     /// What the group of this name says.
-    pub(crate) fn group(&self, name: &str) -> Result<Group> {
+    pub(crate) fn group(&self, name: &str) -> Result<GroupAttributes> {
         let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
         let (name, speaker) = (name.to_owned(), Speaker::CentralMetadata);
         if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
             let (attributes, document) = (precomputed::attributes(info), self.root.join(INFO));
-            return Ok(Group { name, path, attributes, document, pointer: "", image: first.clone(), speaker });
+            return Ok(GroupAttributes {
+                name,
+                path,
+                attributes,
+                document,
+                pointer: "",
+                image: first.clone(),
+                speaker,
+            });
         }
         let document = zarr3_draft::group_document(&self.root, &name);
         let attributes = document::read(&document)?.and_then(|document| document.get("attributes").cloned());
         let attributes = attributes.unwrap_or_else(|| json!({}));
         let (pointer, image) = ("/attributes", below(&name, "0"));
-        Ok(Group { name, path, attributes, document, pointer, image, speaker })
+        Ok(GroupAttributes { name, path, attributes, document, pointer, image, speaker })
     }
 
     /// The name of the array that is meant where only the dataset is named.

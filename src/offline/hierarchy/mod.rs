@@ -20,7 +20,7 @@ pub(crate) const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
 
 /// What a group says, or an array that speaks for the dataset like one, because its format has no groups.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct GroupAttributes {
     /// The path below the root; empty for the root itself.
     pub(crate) name: String,
     pub(crate) path: PathBuf,

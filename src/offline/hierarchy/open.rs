@@ -46,8 +46,8 @@ impl Array {
                 return CentralMetadata::at(path)?.map_or(Ok(None), |central| central.array(""));
             }
             return match zarr3::node(&file, &document)? {
-                zarr3::Node::Group => Ok(None),
-                zarr3::Node::Array => Self::described(path, &document).map(Some),
+                zarr3::NodeType::Group => Ok(None),
+                zarr3::NodeType::Array => Self::described(path, &document).map(Some),
             };
         }
         let file = path.join(".zarray");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::central::CentralMetadata;
-use super::{DOCUMENTS, Group, RECEIPT, Speaker, below};
+use super::{DOCUMENTS, GroupAttributes, RECEIPT, Speaker, below};
 use crate::error::{Error, Result};
 use crate::format::provenance::{self, ATTRIBUTE};
 use crate::format::{zarr3, zarr3_draft};
@@ -34,7 +34,7 @@ pub(crate) struct ArrayNode {
 /// All that a walk found, groups and arrays by their names.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<GroupAttributes>,
     pub(crate) arrays: Vec<ArrayNode>,
     /// Documents that can't be understood.
     pub(crate) broken: Vec<Error>,
@@ -49,10 +49,10 @@ pub(crate) struct Node {
     /// The path below the root; empty for the root itself.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     /// With what it says if its document stands elsewhere.
     Group(Option<Value>),
     Array(Box<Array>),
@@ -64,22 +64,22 @@ impl Node {
     /// The array, if it is one.
     pub(crate) fn array(&self) -> Option<&Array> {
         match &self.kind {
-            Kind::Array(array) => Some(array),
-            Kind::Group(_) | Kind::Unreadable(_) => None,
+            NodeKind::Array(array) => Some(array),
+            NodeKind::Group(_) | NodeKind::Unreadable(_) => None,
         }
     }
 
     /// Why it can't be read, if that is so.
     pub(crate) fn unreadable(&self) -> Option<&Error> {
         match &self.kind {
-            Kind::Unreadable(error) => Some(error),
-            Kind::Group(_) | Kind::Array(_) => None,
+            NodeKind::Unreadable(error) => Some(error),
+            NodeKind::Group(_) | NodeKind::Array(_) => None,
         }
     }
 
     /// Whether it is a group whose document stands elsewhere, or is none of a group.
     pub(crate) fn is_central(&self) -> bool {
-        matches!(self.kind, Kind::Group(Some(_)))
+        matches!(self.kind, NodeKind::Group(Some(_)))
     }
 
     /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only
@@ -90,10 +90,12 @@ impl Node {
             return Ok(document);
         }
         let (kind, attributes) = match &self.kind {
-            Kind::Array(array) => ("array", array.attributes().clone()),
-            Kind::Group(Some(attributes)) => ("group", attributes.clone()),
-            Kind::Group(None) => ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({}))),
-            Kind::Unreadable(error) => return Err(error.clone()),
+            NodeKind::Array(array) => ("array", array.attributes().clone()),
+            NodeKind::Group(Some(attributes)) => ("group", attributes.clone()),
+            NodeKind::Group(None) => {
+                ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({})))
+            }
+            NodeKind::Unreadable(error) => return Err(error.clone()),
         };
         Ok(zarr3::document_of(kind, attributes))
     }
@@ -107,18 +109,18 @@ impl Node {
 /// When there is no dataset, or the root itself can't be understood.
 pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
     let node = |entry| match entry {
-        Entry::Group(Group { speaker: Speaker::Array, .. }) => None,
-        Entry::Group(Group { name, path, attributes, speaker, .. }) => {
+        FolderEntry::Group(GroupAttributes { speaker: Speaker::Array, .. }) => None,
+        FolderEntry::Group(GroupAttributes { name, path, attributes, speaker, .. }) => {
             let central = (speaker == Speaker::CentralMetadata).then_some(attributes);
-            Some(Node { name, path, kind: Kind::Group(central) })
+            Some(Node { name, path, kind: NodeKind::Group(central) })
         }
-        Entry::Array(node) => {
+        FolderEntry::Array(node) => {
             let ArrayNode { name, array, .. } = *node;
-            Some(Node { name, path: array.path().to_path_buf(), kind: Kind::Array(Box::new(array)) })
+            Some(Node { name, path: array.path().to_path_buf(), kind: NodeKind::Array(Box::new(array)) })
         }
-        Entry::Unreadable(node) => Some(node),
+        FolderEntry::Unreadable(node) => Some(node),
     };
-    Ok(Walk::from(root, Purpose::Nodes)?.entries.into_iter().filter_map(node).collect())
+    Ok(Walk::from(root, WalkPurpose::Nodes)?.entries.into_iter().filter_map(node).collect())
 }
 
 impl Tree {
@@ -128,13 +130,13 @@ impl Tree {
     ///
     /// When there is none, or a folder can't be listed.
     pub(crate) fn walk(root: &Path) -> Result<Self> {
-        let Walk { entries, mut tree, .. } = Walk::from(root, Purpose::Tree)?;
+        let Walk { entries, mut tree, .. } = Walk::from(root, WalkPurpose::Tree)?;
         for entry in entries {
             match entry {
-                Entry::Group(group) => tree.groups.push(group),
-                Entry::Array(node) => tree.arrays.push(*node),
+                FolderEntry::Group(group) => tree.groups.push(group),
+                FolderEntry::Array(node) => tree.arrays.push(*node),
                 // Of these, a tree has the errors.
-                Entry::Unreadable(_) => {}
+                FolderEntry::Unreadable(_) => {}
             }
         }
         tree.groups.sort_by(|a, b| a.name.cmp(&b.name));
@@ -156,7 +158,7 @@ impl Tree {
         groups.chain(self.arrays.iter().map(|node| node.array.path())).try_for_each(Lock::look)
     }
 
-    pub(crate) fn group(&self, name: &str) -> Option<&Group> {
+    pub(crate) fn group(&self, name: &str) -> Option<&GroupAttributes> {
         let at = self.groups.binary_search_by(|group| group.name.as_str().cmp(name));
         at.ok().map(|at| &self.groups[at])
     }
@@ -183,15 +185,15 @@ fn has_document(path: &Path) -> Result<bool> {
 
 /// What a walk is to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum WalkPurpose {
     /// Nodes alone.
     Nodes,
     /// Everything, also behind what is broken.
     Tree,
 }
 
-enum Entry {
-    Group(Group),
+enum FolderEntry {
+    Group(GroupAttributes),
     Array(Box<ArrayNode>),
     Unreadable(Node),
 }
@@ -224,17 +226,17 @@ impl Visited {
 }
 
 struct Walk {
-    purpose: Purpose,
+    purpose: WalkPurpose,
     visited: Visited,
     /// Nodes, parents before their children.
-    entries: Vec<Entry>,
+    entries: Vec<FolderEntry>,
     /// Links to folders, their names and depths: they wait for all others, so that a node has the name of its folder.
     links: Vec<(PathBuf, String, usize)>,
     tree: Tree,
 }
 
 impl Walk {
-    fn from(root: &Path, purpose: Purpose) -> Result<Self> {
+    fn from(root: &Path, purpose: WalkPurpose) -> Result<Self> {
         links::enter(root);
         let (visited, entries, links, tree) = Default::default();
         let mut walk = Self { purpose, visited, entries, links, tree };
@@ -253,12 +255,12 @@ impl Walk {
         Ok(walk)
     }
 
-    fn add(&mut self, entry: Entry) -> Result<()> {
+    fn add(&mut self, entry: FolderEntry) -> Result<()> {
         if self.entries.len() >= NODES_MAX {
             let path = match &entry {
-                Entry::Group(group) => &group.path,
-                Entry::Array(node) => node.array.path(),
-                Entry::Unreadable(node) => &node.path,
+                FolderEntry::Group(group) => &group.path,
+                FolderEntry::Array(node) => node.array.path(),
+                FolderEntry::Unreadable(node) => &node.path,
             };
             return Err(Error::format(path, format!("the tree has more than {NODES_MAX} nodes")));
         }
@@ -284,13 +286,13 @@ impl Walk {
     /// What is below a broken document can't be told from what is not its own.
     fn broken(&mut self, error: Error, path: &Path, name: &str) -> Result<()> {
         match self.purpose {
-            Purpose::Nodes if name.is_empty() => Err(error),
-            Purpose::Nodes => {
+            WalkPurpose::Nodes if name.is_empty() => Err(error),
+            WalkPurpose::Nodes => {
                 let (name, path) = (name.to_owned(), path.to_path_buf());
-                self.add(Entry::Unreadable(Node { name, path, kind: Kind::Unreadable(error) }))
+                self.add(FolderEntry::Unreadable(Node { name, path, kind: NodeKind::Unreadable(error) }))
             }
-            Purpose::Tree if self.tree.broken.len() >= NODES_MAX => Err(error),
-            Purpose::Tree => {
+            WalkPurpose::Tree if self.tree.broken.len() >= NODES_MAX => Err(error),
+            WalkPurpose::Tree => {
                 self.tree.broken.push(error);
                 Ok(())
             }
@@ -306,7 +308,7 @@ impl Walk {
         };
         // A level of a pyramid speaks for itself, too.
         if provenance::is_level(array.attributes()) || (has_nodes && array.attributes().get(ATTRIBUTE).is_some()) {
-            self.add(Entry::Group(Group {
+            self.add(FolderEntry::Group(GroupAttributes {
                 name: name.to_owned(),
                 path: array.path().to_path_buf(),
                 attributes: array.attributes().clone(),
@@ -318,8 +320,8 @@ impl Walk {
         }
         let at = self.entries.len();
         let (path, folder) = (array.path().to_path_buf(), array.folder().to_path_buf());
-        self.add(Entry::Array(Box::new(ArrayNode { name: name.to_owned(), array, files: Vec::new() })))?;
-        if self.purpose != Purpose::Tree {
+        self.add(FolderEntry::Array(Box::new(ArrayNode { name: name.to_owned(), array, files: Vec::new() })))?;
+        if self.purpose != WalkPurpose::Tree {
             return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
         }
         if look::is_folder(&folder) {
@@ -333,7 +335,7 @@ impl Walk {
         let (document, pointer) = if is_zarr2 { (".zattrs", "") } else { ("zarr.json", "/attributes") };
         let document = path.join(document);
         match attributes(path) {
-            Ok(attributes) => self.add(Entry::Group(Group {
+            Ok(attributes) => self.add(FolderEntry::Group(GroupAttributes {
                 name: name.to_owned(),
                 path: path.to_path_buf(),
                 attributes,
@@ -375,9 +377,9 @@ impl Walk {
                     }
                 }
             }
-            if self.purpose == Purpose::Tree && !is_dir && is_partial(&last) {
+            if self.purpose == WalkPurpose::Tree && !is_dir && is_partial(&last) {
                 self.tree.partial.push(child);
-            } else if self.purpose == Purpose::Tree && !is_beside_array(&last) {
+            } else if self.purpose == WalkPurpose::Tree && !is_beside_array(&last) {
                 self.tree.unexpected.push(child);
             }
         }
@@ -390,7 +392,7 @@ impl Walk {
             match central.group(group) {
                 Ok(said) => {
                     let (name, image) = (below(name, group), below(name, &said.image));
-                    self.add(Entry::Group(Group { name, image, ..said }))?;
+                    self.add(FolderEntry::Group(GroupAttributes { name, image, ..said }))?;
                 }
                 Err(error) => self.broken(error, path, &below(name, group))?,
             }
@@ -406,7 +408,7 @@ impl Walk {
                 Err(error) => self.broken(error, &path.join(node), &below(name, node))?,
             }
         }
-        if self.purpose == Purpose::Tree {
+        if self.purpose == WalkPurpose::Tree {
             for other in &central.others {
                 let last = other.file_name().unwrap_or_default().to_string_lossy();
                 let found = if is_partial(&last) { &mut self.tree.partial } else { &mut self.tree.unexpected };
@@ -446,7 +448,7 @@ impl Walk {
     /// All files below a folder of the array that is entry `at`.
     fn files(&mut self, at: usize, folder: &Path, key: &str, depth: usize) -> Result<()> {
         for path in look::list(folder)? {
-            let Entry::Array(entry) = &mut self.entries[at] else { return Ok(()) };
+            let FolderEntry::Array(entry) = &mut self.entries[at] else { return Ok(()) };
             let ArrayNode { name: node, array, files } = &mut **entry;
             let (name, is_folder) = (path.file_name().and_then(OsStr::to_str), look::is_folder(&path));
             let key = name.map(|name| below(key, name));

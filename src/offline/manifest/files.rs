@@ -84,13 +84,14 @@ impl Entries {
         self.write(line.as_bytes())
     }
 
-    /// Closes the object and syncs the file.
+    /// Closes the object; the file and its name last.
     fn finish(self) -> Result<()> {
         let end = |mut out: BufWriter<File>| {
             out.write_all(b"\n}\n")?;
             out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
         };
-        end(self.out).map_err(|error| Error::io("write", &self.path, error))
+        end(self.out).map_err(|error| Error::io("write", &self.path, error))?;
+        os::sync_folder_of(&self.path)
     }
 }
 
@@ -147,14 +148,9 @@ impl Kerchunk {
 }
 
 pub(super) fn create_folder(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|error| Error::io("create", path, error))
+    os::make_folders(path).map(drop).map_err(|error| Error::io("create", path, error))
 }
 
 pub(super) fn put_document(folder: &Path, document: &Value) -> Result<()> {
     os::put(&folder.join("zarr.json"), &document::render(document))
-}
-
-pub(super) fn sync_folders(folder: &Path) -> Result<()> {
-    os::sync_folder_of(&folder.join("zarr.json"))?;
-    os::sync_folder_of(folder)
 }

@@ -19,7 +19,6 @@
 mod documents;
 mod files;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -41,12 +40,12 @@ use crate::offline::array::Array;
 use crate::offline::array::files::FileChunks;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy;
-use crate::offline::hierarchy::walk::{self, Kind, Node};
+use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 use crate::offline::levels;
-use crate::offline::progress::{Counters, Progress, controls};
+use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
 use documents::{Urls, array_document, key};
-use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document, sync_folders};
+use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -139,7 +138,7 @@ pub struct WriteManifest {
     root: PathBuf,
     out: PathBuf,
     options: ManifestOptions,
-    counters: Counters,
+    counters: ProgressCounters,
 }
 
 controls!(WriteManifest);
@@ -168,7 +167,7 @@ impl WriteManifest {
         }
         let out = os::absolute(&out.map_or_else(|| manifest_path(dataset), Path::to_path_buf))?;
         check(&root, &out, options)?;
-        Ok(Self { root, out, options: options.clone(), counters: Counters::default() })
+        Ok(Self { root, out, options: options.clone(), counters: ProgressCounters::default() })
     }
 
     /// Writes. The folder appears as a whole when everything is in it.
@@ -205,10 +204,10 @@ impl WriteManifest {
         counters.begin(total);
         let partial = os::hidden(out, "partial");
         // Left by a call that was killed.
-        let _ = fs::remove_dir_all(&partial);
+        os::remove_folder(&partial)?;
         let urls = Urls { root, prefix: options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/')) };
         let written = write_folder(&nodes, &partial, &urls, options, counters);
-        let summary = written.inspect_err(|_| drop(fs::remove_dir_all(&partial)))?;
+        let summary = written.inspect_err(|_| drop(os::remove_folder(&partial)))?;
         os::publish(&partial, out)?;
         Ok(summary)
     }
@@ -280,7 +279,7 @@ fn write_folder(
     folder: &Path,
     urls: &Urls<'_>,
     options: &ManifestOptions,
-    counters: &Counters,
+    counters: &ProgressCounters,
 ) -> Result<ManifestSummary> {
     create_folder(folder)?;
     let kerchunk = options.has(ManifestForm::Kerchunk);
@@ -291,15 +290,15 @@ fn write_folder(
     for node in nodes {
         let place = folder.join(&node.name);
         match &node.kind {
-            Kind::Group(_) => {
+            NodeKind::Group(_) => {
                 let mut document = node.document()?;
                 // What is consolidated there describes other arrays than these.
                 document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
                 forget_slots(&mut document);
                 forms.group(&node.name, &place, &document)?;
             }
-            Kind::Array(array) => forms.array(node, array, &place, urls, &mut summary)?,
-            Kind::Unreadable(error) => summary.notes.push(format!("{:?} is left out: {error}", node.name)),
+            NodeKind::Array(array) => forms.array(node, array, &place, urls, &mut summary)?,
+            NodeKind::Unreadable(error) => summary.notes.push(format!("{:?} is left out: {error}", node.name)),
         }
     }
     summary.notes.extend(levels::notes(nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}")));
@@ -313,7 +312,6 @@ fn write_folder(
         let reason = format!("no array of it can be described so: {}", summary.notes.join("; "));
         return Err(Error::format(urls.root, Refusal::Unsupported(reason)));
     }
-    sync_folders(folder)?;
     Ok(summary)
 }
 
@@ -337,7 +335,7 @@ fn note(node: &Node, array: &Array, chunks: u64, notes: &mut Vec<String>) -> Res
 
 /// The forms that are written, side by side.
 struct Forms<'a> {
-    counters: &'a Counters,
+    counters: &'a ProgressCounters,
     kerchunk: Option<Kerchunk>,
     /// The most chunks of an array whose manifest stands in its document; `None`: there are no documents.
     inlined_max: Option<u64>,
@@ -403,7 +401,7 @@ impl Forms<'_> {
 /// Visits every chunk of the array's grid that was written: its key, its file, its range.
 fn each_chunk(
     array: &Array,
-    counters: &Counters,
+    counters: &ProgressCounters,
     mut visit: impl FnMut(&str, &Path, Range) -> Result<()>,
 ) -> Result<()> {
     let (per_file, grid) = (array.layout().chunks_per_file(), array.layout().chunk_grid());

@@ -11,7 +11,7 @@ use crate::format::{Metadata, zarr3};
 use crate::fs::{document, is_below};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::walk::{self, Kind};
+use crate::offline::hierarchy::walk::{self, NodeKind};
 use crate::ome::grid::PixelGrid;
 use crate::ome::{levels, versions};
 
@@ -36,7 +36,7 @@ pub(super) struct MultiscaleImage {
 
 /// One level to be made: what it is, and what it is to level 0 and to the level before.
 #[derive(Debug)]
-pub(super) struct Level {
+pub(super) struct NewLevel {
     pub(super) told: PyramidLevel,
     pub(super) steps: Vec<u64>,
     pub(super) metadata: Metadata,
@@ -55,7 +55,7 @@ impl MultiscaleImage {
         let mut found = Vec::new();
         for node in walk::nodes(path)? {
             let is_label = node.name.split('/').any(|part| part == "labels");
-            if let (Kind::Group(None), false) = (&node.kind, is_label) {
+            if let (NodeKind::Group(None), false) = (&node.kind, is_label) {
                 let document = node.document()?;
                 if document.pointer(MULTISCALE).is_some() {
                     found.push((node, document));
@@ -110,14 +110,14 @@ impl MultiscaleImage {
     }
 
     /// The levels beside level 0.
-    pub(super) fn levels(&self, options: &PyramidOptions) -> Result<Vec<Level>> {
+    pub(super) fn levels(&self, options: &PyramidOptions) -> Result<Vec<NewLevel>> {
         let levels = levels::levels(self.finest.shape(), &self.grid, self.has_depth, &options.downsampling());
         let named = levels.into_iter().zip(1..).map(|(levels::Level { shape, steps, grid }, number)| {
             let (metadata, document) = array_of(&self.finest, &shape)?;
             let path = numbered(&self.datasets[0], number);
             let dataset = grid.dataset(&path, self.system.as_deref());
             let told = PyramidLevel { path, shape, scale: grid.scale };
-            Ok(Level { told, steps, metadata, document, dataset })
+            Ok(NewLevel { told, steps, metadata, document, dataset })
         });
         named.collect()
     }
@@ -145,7 +145,7 @@ fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
 }
 
 /// Lets the document of an image name these levels behind level 0.
-pub(super) fn describe(document: &mut Value, levels: &[Level], options: &PyramidOptions) {
+pub(super) fn describe(document: &mut Value, levels: &[NewLevel], options: &PyramidOptions) {
     let Some(said) = document.pointer_mut(MULTISCALE).and_then(Value::as_object_mut) else { return };
     if let Some(datasets) = said.get_mut("datasets").and_then(Value::as_array_mut) {
         datasets.truncate(1);
@@ -168,8 +168,8 @@ pub(super) fn group(path: &Path) -> Result<Value> {
             Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5 or 0.6"))
         }
         _ => {
-            let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 and 0.6 get levels, and repack makes one of \
-                          this: shardwright repack OLD NEW --shard …";
+            let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 and 0.6 get levels, and repack makes one \
+                          of this: shardwright repack OLD NEW --shard …";
             Err(Error::format(path, Refusal::Unsupported(reason.to_owned())))
         }
     }

@@ -29,14 +29,14 @@ use crate::format::provenance::is_unfinished;
 use crate::format::{self, Metadata};
 use crate::fs::{self as os, Lock, document, links, look};
 use crate::offline::array::Array;
-use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::repack::change::Change;
-use crate::offline::repack::lanes::Lanes;
+use crate::offline::repack::lanes::ShardLanes;
 use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{documents, lock, space};
 use halving::Halving;
-use image::{Level, MultiscaleImage, group};
+use image::{MultiscaleImage, NewLevel, group};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 use publish::{Earlier, Publication};
 
@@ -54,7 +54,7 @@ pub struct Pyramid {
     image: MultiscaleImage,
     dtype: Dtype,
     options: PyramidOptions,
-    levels: Vec<Level>,
+    levels: Vec<NewLevel>,
     staging: PathBuf,
     journal: Map<String, Value>,
     /// The levels are complete in the staging folder, or have their names already.
@@ -62,7 +62,7 @@ pub struct Pyramid {
     /// Arrays that go when the new ones come.
     replaced: Vec<String>,
     pool: Arc<ThreadPool>,
-    counters: Counters,
+    counters: ProgressCounters,
     /// [`run`](Pyramid::run) was called.
     begun: AtomicBool,
     _lock: Lock,
@@ -71,8 +71,8 @@ pub struct Pyramid {
 controls!(Pyramid);
 
 impl Pyramid {
-    /// Looks at the image of OME-Zarr 0.5 or 0.6 at `path`, or the only one below, and checks what is asked for; nothing is
-    /// written yet.
+    /// Looks at the image of OME-Zarr 0.5 or 0.6 at `path`, or the only one below, and checks what is asked for;
+    /// nothing is written yet.
     ///
     /// Every level is made of the one before, as during an acquisition, by 2 in y and x and perhaps in z, and has the
     /// chunks, shards and codecs of level 0. Where lengths are odd, the last pixels are made of those that are there.
@@ -107,7 +107,7 @@ impl Pyramid {
         };
         let levels = image.levels(options)?;
         let mut journal = Map::new();
-        for Level { told, steps, document, .. } in &levels {
+        for NewLevel { told, steps, document, .. } in &levels {
             let source = image.finest.path().display().to_string();
             let fingerprint = staging::fingerprint(&image.finest)?;
             let method = options.method;
@@ -125,7 +125,7 @@ impl Pyramid {
             made,
             replaced,
             pool: Arc::new(pool(options.workers)?),
-            counters: Counters::of(total),
+            counters: ProgressCounters::of(total),
             begun: AtomicBool::new(false),
             dtype,
             options: options.clone(),
@@ -187,7 +187,7 @@ impl Pyramid {
 
     /// Makes level after level, in the staging folder.
     fn make(&self, totals: &Mutex<Totals>) -> Result<()> {
-        for (number, Level { told, metadata, document, .. }) in self.levels.iter().enumerate() {
+        for (number, NewLevel { told, metadata, document, .. }) in self.levels.iter().enumerate() {
             let change = self.change(number)?;
             let todo: Vec<_> = change.positions()?.into_iter().map(|position| (0, position)).collect();
             let pixels = todo.iter().map(|(_, position)| change.pixel_bytes(position)).fold(0, u64::saturating_add);
@@ -211,14 +211,14 @@ impl Pyramid {
         }
     }
 
-    fn lanes(&self, change: &Change, shards: usize) -> Result<Lanes> {
-        Lanes::new(&[change], shards, self.options.memory_bytes, self.options.workers)
+    fn lanes(&self, change: &Change, shards: usize) -> Result<ShardLanes> {
+        ShardLanes::new(&[change], shards, self.options.memory_bytes, self.options.workers)
     }
 
     /// One level, made of the one before.
     fn change(&self, number: usize) -> Result<Change> {
         let made = |number: usize| {
-            let Level { told, metadata, .. } = &self.levels[number];
+            let NewLevel { told, metadata, .. } = &self.levels[number];
             let place = Staging::place(&self.staging, &told.path);
             Array::with(&place, &place, place.join("zarr.json"), metadata.clone())
         };

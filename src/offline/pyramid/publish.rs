@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::image::{Level, describe};
+use super::image::{NewLevel, describe};
 use super::options::PyramidOptions;
 use crate::error::{Error, Result};
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 use crate::offline::repack::consolidated::Consolidated;
 use crate::offline::repack::documents::put;
-use crate::offline::repack::groups::Group;
+use crate::offline::repack::groups::RepackedGroup;
 use crate::offline::repack::staging::{Staging, below};
 
 /// In the staging folder: what is about to get its name, and what it replaces.
@@ -24,7 +24,7 @@ pub(super) struct Publication<'a> {
     /// The image's folder.
     pub(super) root: &'a Path,
     pub(super) staging: &'a Path,
-    pub(super) levels: &'a [Level],
+    pub(super) levels: &'a [NewLevel],
     pub(super) options: &'a PyramidOptions,
     pub(super) journal: &'a Map<String, Value>,
 }
@@ -60,7 +60,7 @@ impl Publication<'_> {
             return in_the_way(self.place(level));
         }
         let mut replaced = named.to_vec();
-        for Level { told, .. } in self.levels {
+        for NewLevel { told, .. } in self.levels {
             let (path, place) = (&told.path, self.place(&told.path));
             if named.contains(path) || fs::symlink_metadata(&place).is_err() {
                 continue;
@@ -103,7 +103,7 @@ impl Publication<'_> {
 
     /// Gives the levels their names, and lets the image's document name them.
     pub(super) fn publish(&self, replaced: &[String]) -> Result<()> {
-        let group = Group { name: String::new(), document: Value::Null, is_new: false };
+        let group = RepackedGroup { name: String::new(), document: Value::Null, is_new: false };
         let consolidated = Consolidated::of(self.root, &[group], self.staging)?;
         let paths: Vec<&str> = self.levels.iter().map(|level| level.told.path.as_str()).collect();
         consolidated.set_aside()?;

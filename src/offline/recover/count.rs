@@ -1,8 +1,8 @@
 //! Counts which frames of an image are there.
 
-use super::records::{Frames, Records};
-use super::shard::Sums;
-use super::source::Image;
+use super::records::{FrameNumbers, KnownFrames};
+use super::shard::RecoveredSums;
+use super::source::WrittenImage;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::offline::hierarchy::walk::Tree;
@@ -10,17 +10,23 @@ use crate::offline::layers::FoundRanges;
 use crate::offline::ranges::Ranges;
 
 /// `sums`: of all chunks whose headers are whole. `lost`: frames of which files are not there that were.
-pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, sums: &Sums, lost: &Ranges) -> Result<Frames> {
-    let Image { own, places, .. } = image;
-    let records = Records::of(tree, image)?;
-    let said = records.as_ref().map(Records::read).transpose()?.unwrap_or_default();
+pub(super) fn count(
+    tree: &Tree,
+    image: &WrittenImage,
+    found: FoundRanges,
+    sums: &RecoveredSums,
+    lost: &Ranges,
+) -> Result<KnownFrames> {
+    let WrittenImage { own, map, .. } = image;
+    let records = FrameNumbers::of(tree, image)?;
+    let said = records.as_ref().map(FrameNumbers::read).transpose()?.unwrap_or_default();
     // Of an array that grows, the documents said as it went how far it had come.
-    let recorded = records.as_ref().filter(|_| own.unbounded).map(Records::frames);
+    let recorded = records.as_ref().filter(|_| own.unbounded).map(FrameNumbers::frames);
     // Frames whose chunks are lost came all the same, and are missing.
     let came_end = said.came.iter().last().map(|range| range.end);
     let end = [Some(sums.frames_end), own.frames, recorded, came_end].into_iter().flatten().max().unwrap_or(0);
-    let room = if own.unbounded { None } else { places.frames().filter(|_| !places.grows()) };
-    let end = places.end(end).min(room.unwrap_or(u64::MAX));
+    let room = if own.unbounded { None } else { map.frames().filter(|_| !map.grows()) };
+    let end = map.end(end).min(room.unwrap_or(u64::MAX));
     fits(image, end)?;
 
     // Level 0 decides what is a frame.
@@ -49,13 +55,13 @@ pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, sums: &Sums,
         missing_count = missing_count.max(own.frames_missing.min(end));
     }
     let named = certain.union(&said.came).and(&present);
-    Ok(Frames { end, missing, missing_count, named })
+    Ok(KnownFrames { end, missing, missing_count, named })
 }
 
 /// The document must not come to promise more than any reader can count.
-fn fits(image: &Image, end: u64) -> Result<()> {
+fn fits(image: &WrittenImage, end: u64) -> Result<()> {
     let array = &image.node.array;
-    let Some(extent) = image.places.extent(end) else { return Ok(()) };
+    let Some(extent) = image.map.extent(end) else { return Ok(()) };
     let mut shape = array.shape().to_vec();
     shape[0] = shape[0].max(extent);
     if format::bytes(&shape, array.dtype()).is_some() {

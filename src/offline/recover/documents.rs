@@ -18,13 +18,13 @@ const XML: &str = "OME/METADATA.ome.xml";
 
 /// A document that is replaced as a whole.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct DocumentChange {
     pub(super) key: String,
     pub(super) bytes: Vec<u8>,
 }
 
 /// The documents that have to change, in the order in which they must.
-pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<Vec<Change>> {
+pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<Vec<DocumentChange>> {
     let mut changes = Vec::new();
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         // What is missing comes first: once the shards have new indexes, it can't be told any more.
@@ -50,7 +50,7 @@ fn attributes(document: &mut Value, plan: &ImagePlan) {
 }
 
 /// The records' arrays are as long as there are frames; a record that was not written reads as one of no frame.
-fn records(root: &Path, tree: &Tree, plan: &ImagePlan, changes: &mut Vec<Change>) -> Result<()> {
+fn records(root: &Path, tree: &Tree, plan: &ImagePlan, changes: &mut Vec<DocumentChange>) -> Result<()> {
     let folder = below(&plan.image.group.name, "records/");
     for node in tree.arrays.iter().filter(|node| node.name.starts_with(&folder)) {
         if let [frames] = node.array.shape() {
@@ -62,7 +62,12 @@ fn records(root: &Path, tree: &Tree, plan: &ImagePlan, changes: &mut Vec<Change>
 }
 
 /// Notes how a document changes, if it does.
-pub(super) fn edit(root: &Path, path: &Path, changes: &mut Vec<Change>, change: impl FnOnce(&mut Value)) -> Result<()> {
+pub(super) fn edit(
+    root: &Path,
+    path: &Path,
+    changes: &mut Vec<DocumentChange>,
+    change: impl FnOnce(&mut Value),
+) -> Result<()> {
     let key = name(root, path);
     let known = changes.iter().position(|change| change.key == key);
     let wrong = |error: serde_json::Error| Error::format(path, error.to_string());
@@ -77,14 +82,14 @@ pub(super) fn edit(root: &Path, path: &Path, changes: &mut Vec<Change>, change: 
         let bytes = document::render(&after);
         match known {
             Some(at) => changes[at].bytes = bytes,
-            None => changes.push(Change { key, bytes }),
+            None => changes.push(DocumentChange { key, bytes }),
         }
     }
     Ok(())
 }
 
 /// The sizes of several images in OME-XML: the one of the dimension that grew.
-fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Change>) -> Result<()> {
+fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<DocumentChange>) -> Result<()> {
     let path = root.join(XML);
     let series = tree.group("OME").and_then(|group| group.attributes.pointer("/ome/series")?.as_array());
     let is_link = path.is_symlink();
@@ -106,7 +111,7 @@ fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Chang
         }
     }
     if after != before {
-        changes.push(Change { key: XML.to_owned(), bytes: after.into_bytes() });
+        changes.push(DocumentChange { key: XML.to_owned(), bytes: after.into_bytes() });
     }
     Ok(())
 }

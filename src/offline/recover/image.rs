@@ -10,17 +10,17 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::count;
-use super::records::{Frames, Records};
+use super::records::{FrameNumbers, KnownFrames};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
-use super::shard::{self, Action, Shard, ShardPlan, Sums};
-use super::source::{Image, name};
-use super::target::Target;
+use super::shard::{self, Action, DamagedShard, RecoveredSums, ShardRecovery};
+use super::source::{WrittenImage, name};
+use super::target::RecoveryTarget;
 use crate::error::{Error, Result};
 use crate::fs::look;
 use crate::offline::hierarchy::walk::{FileAt, Tree};
-use crate::offline::layers::{Budget, Came, Found, Layers, groups};
-use crate::offline::lost::Lost;
-use crate::offline::progress::Counters;
+use crate::offline::layers::{Budget, Came, FoundFrames, FoundLayers, groups};
+use crate::offline::lost::LostChunks;
+use crate::offline::progress::ProgressCounters;
 
 pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
     look::file_bytes(path).unwrap_or(0)
@@ -31,11 +31,11 @@ const LOST: &str = "ends before its first chunk does; its chunks are lost";
 
 /// What is to be done for an image.
 pub(super) struct ImagePlan<'a> {
-    pub(super) image: Image<'a>,
+    pub(super) image: WrittenImage<'a>,
     /// Shards that change or could not be dealt with, in the order of their paths.
-    pub(super) changed: Vec<Shard>,
-    pub(super) frames: Frames,
-    pub(super) sums: Sums,
+    pub(super) changed: Vec<DamagedShard>,
+    pub(super) frames: KnownFrames,
+    pub(super) sums: RecoveredSums,
     /// What no slot header brings back.
     lost: Option<String>,
     /// Blocks of frame numbers that are to be written.
@@ -43,31 +43,32 @@ pub(super) struct ImagePlan<'a> {
 }
 
 /// What some shards came to.
-struct Part {
-    sums: Sums,
-    changed: Vec<Shard>,
-    found: Found,
+struct RecoveredPart {
+    sums: RecoveredSums,
+    changed: Vec<DamagedShard>,
+    found: FoundFrames,
 }
 
 impl<'a> ImagePlan<'a> {
-    pub(super) fn new(root: &Path, tree: &Tree, image: Image<'a>, counters: &Counters) -> Result<Self> {
-        let nothing = || Part::new(Found::default());
-        let groups = groups(&image.node.files, &image.places);
+    pub(super) fn new(root: &Path, tree: &Tree, image: WrittenImage<'a>, counters: &ProgressCounters) -> Result<Self> {
+        let nothing = || RecoveredPart::new(FoundFrames::default());
+        let groups = groups(&image.node.files, &image.map);
         let budget = Budget::new();
         let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, counters));
-        let Part { sums, mut changed, mut found } = parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
+        let RecoveredPart { sums, mut changed, mut found } =
+            parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
         drop(groups);
-        if let Some(frames) = image.places.frames().filter(|_| sums.closed && !image.places.has_boxes()) {
+        if let Some(frames) = image.map.frames().filter(|_| sums.closed && !image.map.has_boxes()) {
             found.closed.add_range(0..frames);
         }
         let lost = lost(&image, sums.chunks);
-        let gone = lost.as_ref().and_then(|lost| lost.frames(&image.places)).unwrap_or_default();
+        let gone = lost.as_ref().and_then(|lost| lost.frames(&image.map)).unwrap_or_default();
         let frames = count::count(tree, &image, found.ranges(), &sums, &gone)?;
         changed.sort_by(|a, b| a.path.cmp(&b.path));
         let lost = lost.map(|lost| lost.to_string());
         let mut plan = Self { image, changed, frames, sums, lost, record_blocks: Vec::new() };
         // As recovery finds a dataset, it may have no records at all: then there is nothing to mend.
-        if let Some(records) = Records::of(tree, &plan.image)?.filter(|_| plan.is_incomplete()) {
+        if let Some(records) = FrameNumbers::of(tree, &plan.image)?.filter(|_| plan.is_incomplete()) {
             plan.record_blocks = records.wrong_blocks(&plan.frames)?;
         }
         plan.complete();
@@ -85,7 +86,7 @@ impl<'a> ImagePlan<'a> {
         let (array, shape) = (&self.image.node.array, self.shape());
         // A dataset that was complete has lost what it lacks, and empty shards would hide that.
         let lacking = match self.is_incomplete() {
-            true => shard::empty_places(array, &shape, &self.image.node.files),
+            true => shard::empty_shards(array, &shape, &self.image.node.files),
             false => Vec::new(),
         };
         for shard in self.changed.iter_mut().filter(|shard| shard.action.is_removal()) {
@@ -95,22 +96,22 @@ impl<'a> ImagePlan<'a> {
         }
         self.changed.extend(lacking.into_iter().map(|position| {
             let (path, action) = (array.file_path(&position), Action::Create);
-            Shard { path, position, action, ..Shard::default() }
+            DamagedShard { path, position, action, ..DamagedShard::default() }
         }));
     }
 
     pub(super) fn shape(&self) -> Vec<u64> {
         let array = &self.image.node.array;
         let mut shape = array.shape().to_vec();
-        if let Some(extent) = self.image.places.recovered_extent(self.frames.end, self.sums.deepest) {
+        if let Some(extent) = self.image.map.recovered_extent(self.frames.end, self.sums.deepest) {
             shape[0] = extent;
         }
         shape
     }
 
     /// Puts the blocks of frame numbers in their places.
-    pub(super) fn write_records(&self, root: &Path, tree: &Tree, target: &Target) -> Result<()> {
-        let Some(records) = Records::of(tree, &self.image)?.filter(|_| !self.record_blocks.is_empty()) else {
+    pub(super) fn write_records(&self, root: &Path, tree: &Tree, target: &RecoveryTarget) -> Result<()> {
+        let Some(records) = FrameNumbers::of(tree, &self.image)?.filter(|_| !self.record_blocks.is_empty()) else {
             return Ok(());
         };
         for &block in &self.record_blocks {
@@ -121,7 +122,7 @@ impl<'a> ImagePlan<'a> {
 
     /// Makes the change of a shard. All that it needs stays there, so that it can be stopped anywhere and planned
     /// again.
-    pub(super) fn apply(&self, root: &Path, target: &Target, shard: &Shard) -> Result<()> {
+    pub(super) fn apply(&self, root: &Path, target: &RecoveryTarget, shard: &DamagedShard) -> Result<()> {
         let path = &shard.path;
         let empty = || {
             let reason = "has no index, and its readers want one";
@@ -141,7 +142,7 @@ impl<'a> ImagePlan<'a> {
 
     /// The files of records that are written, below the root.
     pub(super) fn record_files(&self, root: &Path, tree: &Tree) -> Vec<String> {
-        let Ok(Some(records)) = Records::of(tree, &self.image) else { return Vec::new() };
+        let Ok(Some(records)) = FrameNumbers::of(tree, &self.image) else { return Vec::new() };
         self.record_blocks.iter().map(|&block| name(root, &records.path(block))).collect()
     }
 
@@ -175,14 +176,20 @@ impl<'a> ImagePlan<'a> {
 }
 
 /// What the image has lost of which `found` chunks are whole. Where an index can't be read, that is to be mended first.
-fn lost(image: &Image, found: u64) -> Option<Lost> {
+fn lost(image: &WrittenImage, found: u64) -> Option<LostChunks> {
     let array = &image.node.array;
     array.lost_of(found).and_then(|_| array.lost().ok().flatten())
 }
 
 /// Looks through the shards that hold the same frames.
-fn part(root: &Path, image: &Image, group: &[&FileAt], budget: &Budget, counters: &Counters) -> Result<Part> {
-    let layers = Mutex::new(Layers::default());
+fn part(
+    root: &Path,
+    image: &WrittenImage,
+    group: &[&FileAt],
+    budget: &Budget,
+    counters: &ProgressCounters,
+) -> Result<RecoveredPart> {
+    let layers = Mutex::new(FoundLayers::default());
     let look = |file: &&FileAt| {
         counters.go_on()?;
         let (path, position) = *file;
@@ -190,31 +197,31 @@ fn part(root: &Path, image: &Image, group: &[&FileAt], budget: &Budget, counters
         counters.add(file_bytes(file));
         let mut layers = layers.lock().unwrap_or_else(PoisonError::into_inner);
         for seen in &plan.chunks {
-            let place = image.places.chunk_position(position, seen.header.chunk.into());
+            let place = image.map.chunk_position(position, seen.header.chunk.into());
             let place = place.ok_or_else(|| Error::format(path, "holds a chunk outside the array"))?;
             layers.add(&place, plan.sums.closed, Some(Came::of(&seen.header)));
         }
         drop(layers);
-        let mut found = Found::default();
-        if plan.sums.closed && image.places.has_boxes() {
-            found.add_closed(&image.places, position);
+        let mut found = FoundFrames::default();
+        if plan.sums.closed && image.map.has_boxes() {
+            found.add_closed(&image.map, position);
         }
-        Ok(Part::of(plan, found))
+        Ok(RecoveredPart::of(plan, found))
     };
-    let nothing = || Part::new(Found::default());
+    let nothing = || RecoveredPart::new(FoundFrames::default());
     let mut part = group.par_iter().map(look).try_reduce(nothing, |one, other| Ok(one.add(other)))?;
     let layers = layers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let counted = part.found.add_layers(layers, &image.places, budget);
+    let counted = part.found.add_layers(layers, &image.map, budget);
     counted.map_err(|reason| Error::format(image.node.array.path(), reason))?;
     Ok(part)
 }
 
-impl Part {
-    fn new(found: Found) -> Self {
-        Self { sums: Sums { closed: true, ..Sums::default() }, changed: Vec::new(), found }
+impl RecoveredPart {
+    fn new(found: FoundFrames) -> Self {
+        Self { sums: RecoveredSums { closed: true, ..RecoveredSums::default() }, changed: Vec::new(), found }
     }
 
-    fn of(plan: ShardPlan, found: Found) -> Self {
+    fn of(plan: ShardRecovery, found: FoundFrames) -> Self {
         let tell = plan.shard.damaged || plan.shard.action != Action::Nothing;
         Self { sums: plan.sums, changed: if tell { vec![plan.shard] } else { Vec::new() }, found }
     }
@@ -227,7 +234,7 @@ impl Part {
     }
 }
 
-impl Sums {
+impl RecoveredSums {
     fn add(self, other: &Self) -> Self {
         let deepest = [self.deepest, other.deepest].into_iter().flatten();
         Self {

@@ -25,14 +25,14 @@ use crate::error::{Error, Refusal, Result};
 use crate::fs::Lock;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
-use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::ranges::Ranges;
 use archive::FoundArchive;
-use documents::Change;
+use documents::DocumentChange;
 use image::ImagePlan;
 pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
-use source::{Image, images, name};
-use target::Target;
+use source::{WrittenImage, images, name};
+use target::RecoveryTarget;
 
 /// What [`Recover`] may do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,7 +62,7 @@ pub struct Recover {
     root: PathBuf,
     apply: bool,
     pool: ThreadPool,
-    counters: Counters,
+    counters: ProgressCounters,
     /// Where the dataset is one file.
     archive: Option<FoundArchive>,
     _lock: Option<Lock>,
@@ -76,8 +76,8 @@ impl Recover {
     /// # Errors
     ///
     /// [`Error::Locked`] while a writer is at work; [`Error::Unsupported`] when there is no image of this crate's
-    /// writer with shards, but for one that was finished and then repacked; [`Error::Format`] when a document is broken; [`Error::Io`] when the system refuses
-    /// something; [`Error::Config`] for threads that can't be had.
+    /// writer with shards, but for one that was finished and then repacked; [`Error::Format`] when a document is
+    /// broken; [`Error::Io`] when the system refuses something; [`Error::Config`] for threads that can't be had.
     pub fn new(path: impl AsRef<Path>, options: &RecoverOptions) -> Result<Self> {
         let root = path.as_ref();
         let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
@@ -99,7 +99,7 @@ impl Recover {
             Lock::look_below(&root)?;
         }
         let pool = pool(options.workers)?;
-        Ok(Self { root, apply: options.apply, pool, counters: Counters::default(), archive, _lock: lock })
+        Ok(Self { root, apply: options.apply, pool, counters: ProgressCounters::default(), archive, _lock: lock })
     }
 
     /// Looks through all shards, and changes what is to be changed.
@@ -117,7 +117,7 @@ impl Recover {
         self.pool.install(|| {
             let plan = plan(&self.root, &tree, images, &self.counters)?;
             if self.apply {
-                plan.apply(Target::open(&self.root, self.archive.as_ref())?, &self.root, &tree)?;
+                plan.apply(RecoveryTarget::open(&self.root, self.archive.as_ref())?, &self.root, &tree)?;
             }
             let mut report = plan.report(&self.root, &tree, self.apply);
             let directory = self.archive.as_ref().filter(|archive| archive.is_behind);
@@ -131,12 +131,17 @@ impl Recover {
 const DIRECTORY: &str = "the archive's directory";
 
 /// What is to be done.
-struct Plan<'a> {
+struct RecoveryPlan<'a> {
     images: Vec<ImagePlan<'a>>,
-    documents: Vec<Change>,
+    documents: Vec<DocumentChange>,
 }
 
-fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counters) -> Result<Plan<'a>> {
+fn plan<'a>(
+    root: &Path,
+    tree: &Tree,
+    images: Vec<WrittenImage<'a>>,
+    counters: &ProgressCounters,
+) -> Result<RecoveryPlan<'a>> {
     let all = images.iter().flat_map(|image| &image.node.files);
     counters.begin(all.map(image::file_bytes).fold(0, u64::saturating_add));
     let mut planned: Vec<ImagePlan> = Vec::new();
@@ -157,11 +162,11 @@ fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counter
     let images = planned;
     let mut documents = documents::changes(root, tree, &images)?;
     wells::changes(root, tree, &images, &mut documents)?;
-    Ok(Plan { images, documents })
+    Ok(RecoveryPlan { images, documents })
 }
 
-impl Plan<'_> {
-    fn apply(&self, target: Target, root: &Path, tree: &Tree) -> Result<()> {
+impl RecoveryPlan<'_> {
+    fn apply(&self, target: RecoveryTarget, root: &Path, tree: &Tree) -> Result<()> {
         // All of it is refused before any of it is changed.
         let keys = self.documents.iter().map(|change| change.key.clone());
         let records = self.images.iter().flat_map(|image| image.record_files(root, tree));

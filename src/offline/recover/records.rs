@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::source::Image;
+use super::source::WrittenImage;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::offline::array::Array;
-use crate::offline::array::decode::Worker;
+use crate::offline::array::decode::DecodeWorker;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
@@ -23,7 +23,7 @@ const NEW_BLOCKS_MAX: usize = 1 << 12;
 /// What is known of the frames below `end`: each is missing, or it is there. Of those that are there, `named` are sure
 /// to have come; others lie in a chunk of several frames, of which the header names the first and the last.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(super) struct KnownFrames {
     /// One past the highest number that is known of.
     pub(super) end: u64,
     pub(super) missing: Ranges,
@@ -31,7 +31,7 @@ pub(super) struct Frames {
     pub(super) named: Ranges,
 }
 
-impl Frames {
+impl KnownFrames {
     /// The ranges that documents name.
     pub(super) fn told(&self) -> Vec<Range<u64>> {
         self.missing.iter().take(MISSING_RANGES_MAX).cloned().collect()
@@ -43,23 +43,23 @@ impl Frames {
 }
 
 /// The array that holds the numbers of the frames that came: one block a file.
-pub(super) struct Records<'a> {
+pub(super) struct FrameNumbers<'a> {
     node: &'a ArrayNode,
     array: &'a Array,
 }
 
 /// What it says, as far as it was written.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct RecordedNumbers {
     pub(super) came: Ranges,
     pub(super) absent: Ranges,
 }
 
-impl<'a> Records<'a> {
+impl<'a> FrameNumbers<'a> {
     /// # Errors
     ///
     /// [`Error::Format`] when the array is none that a writer makes.
-    pub(super) fn of(tree: &'a Tree, image: &Image) -> Result<Option<Self>> {
+    pub(super) fn of(tree: &'a Tree, image: &WrittenImage) -> Result<Option<Self>> {
         let Some(node) = tree.array(&below(&image.group.name, "records/frame_number")) else { return Ok(None) };
         let array = &node.array;
         let is_list = array.dtype() == Dtype::I64 && array.shape().len() == 1 && array.shard_shape().is_none();
@@ -85,7 +85,7 @@ impl<'a> Records<'a> {
         self.array.chunk_shape()[0]
     }
 
-    pub(super) fn read(&self) -> Result<Said> {
+    pub(super) fn read(&self) -> Result<RecordedNumbers> {
         let (mut came, mut absent) = (Gather::default(), Gather::default());
         let mut worker = self.array.worker()?;
         for (_, position) in &self.node.files {
@@ -100,11 +100,11 @@ impl<'a> Records<'a> {
                 }
             }
         }
-        Ok(Said { came: came.ranges(), absent: absent.ranges() })
+        Ok(RecordedNumbers { came: came.ranges(), absent: absent.ranges() })
     }
 
     /// The numbers in a block; `None` if it is not there or can't be read.
-    fn block(&self, worker: &mut Worker, block: u64) -> Result<Option<Vec<i64>>> {
+    fn block(&self, worker: &mut DecodeWorker, block: u64) -> Result<Option<Vec<i64>>> {
         let Some(file) = ShardFile::open(self.array.file_path(&[block]))? else { return Ok(None) };
         match self.array.decode(worker, &file, file.whole(), &[block]) {
             Ok(()) => {}
@@ -120,7 +120,7 @@ impl<'a> Records<'a> {
     /// # Errors
     ///
     /// [`Error::Format`] when more of them are not there than any writer leaves.
-    pub(super) fn wrong_blocks(&self, frames: &Frames) -> Result<Vec<u64>> {
+    pub(super) fn wrong_blocks(&self, frames: &KnownFrames) -> Result<Vec<u64>> {
         // As the writer stores them; of another's choice nothing is known.
         let codec = self.array.codec();
         if codec.compressor != Compressor::None || codec.checksum {
@@ -160,7 +160,7 @@ impl<'a> Records<'a> {
     }
 
     /// What a block should hold. Beyond the last frame it stays as it was.
-    fn right(&self, block: u64, before: Option<&[i64]>, frames: &Frames) -> Vec<i64> {
+    fn right(&self, block: u64, before: Option<&[i64]>, frames: &KnownFrames) -> Vec<i64> {
         let start = block.saturating_mul(self.block_frames());
         let number = |(place, frame): (usize, u64)| match before {
             Some(before) if frames.missing.contains(frame) && before[place] == LOST => LOST,
@@ -175,7 +175,7 @@ impl<'a> Records<'a> {
     }
 
     /// The bytes of a block as it should be, and its key below the array's folder.
-    pub(super) fn mended(&self, block: u64, frames: &Frames) -> Result<Vec<u8>> {
+    pub(super) fn mended(&self, block: u64, frames: &KnownFrames) -> Result<Vec<u8>> {
         let mut worker = self.array.worker()?;
         let before = self.block(&mut worker, block)?;
         let numbers = self.right(block, before.as_deref(), frames);

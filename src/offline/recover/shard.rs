@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::source::{Image, name};
+use super::source::{WrittenImage, name};
 use crate::config::{Compressor, IndexLocation};
 use crate::error::{Error, Result};
 use crate::format::index::{Encoded, Range};
@@ -17,7 +17,7 @@ use crate::offline::array::Array;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::FileAt;
-use crate::offline::scan::{Expected, Scan, Seen};
+use crate::offline::scan::{ExpectedHeaders, Scan, Seen};
 
 const BLOCK: u64 = 4096;
 /// A larger index is believed, or made, only for a file that has as much: a document's few bytes can ask for any size.
@@ -48,7 +48,7 @@ pub(super) enum Action {
 
 /// A shard, and what is to become of it.
 #[derive(Debug, Default)]
-pub(super) struct Shard {
+pub(super) struct DamagedShard {
     pub(super) path: PathBuf,
     pub(super) position: Vec<u64>,
     pub(super) action: Action,
@@ -63,7 +63,7 @@ pub(super) struct Shard {
 
 /// What shards add up to.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct RecoveredSums {
     pub(super) chunks: u64,
     pub(super) salvaged: u64,
     pub(super) dropped: u64,
@@ -86,9 +86,9 @@ pub(super) struct NewIndex {
 }
 
 #[derive(Debug)]
-pub(super) struct ShardPlan {
-    pub(super) shard: Shard,
-    pub(super) sums: Sums,
+pub(super) struct ShardRecovery {
+    pub(super) shard: DamagedShard,
+    pub(super) sums: RecoveredSums,
     /// The chunks that are whole.
     pub(super) chunks: Vec<Seen>,
     /// For [`Action::NewIndex`].
@@ -96,7 +96,7 @@ pub(super) struct ShardPlan {
 }
 
 /// What the index says, by the numbers that slot headers give chunks.
-struct Named {
+struct IndexedChunks {
     chunks: BTreeMap<u64, Range>,
     /// Something in it can't be understood, and names nothing.
     broken: bool,
@@ -110,7 +110,7 @@ struct Named {
 ///
 /// [`Error::Unsupported`] for a shard behind a link that has to change: only what is in the dataset itself is changed,
 /// and without the change its frames would be given up.
-pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<ShardPlan> {
+pub(super) fn plan(root: &Path, image: &WrittenImage, path: &Path, position: &[u64]) -> Result<ShardRecovery> {
     let plan = look(root, image, path, position)?;
     let stays = matches!(plan.shard.action, Action::Nothing | Action::Leave(_));
     match links::stays_below(root, path) {
@@ -122,11 +122,12 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
     }
 }
 
-fn look(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<ShardPlan> {
+fn look(root: &Path, image: &WrittenImage, path: &Path, position: &[u64]) -> Result<ShardRecovery> {
     let damaged = image.own.damaged_shards.contains(&name(image.node.array.folder(), path));
-    let shard = Shard { path: path.to_path_buf(), position: position.to_vec(), damaged, ..Shard::default() };
-    let mut plan = ShardPlan { shard, sums: Sums::default(), chunks: Vec::new(), index: None };
-    let leave = |mut plan: ShardPlan, reason: &str| {
+    let shard =
+        DamagedShard { path: path.to_path_buf(), position: position.to_vec(), damaged, ..DamagedShard::default() };
+    let mut plan = ShardRecovery { shard, sums: RecoveredSums::default(), chunks: Vec::new(), index: None };
+    let leave = |mut plan: ShardRecovery, reason: &str| {
         plan.shard.action = Action::Leave(reason.to_owned());
         Ok(plan)
     };
@@ -144,7 +145,7 @@ fn look(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<Sha
         Err(reason) => return leave(plan, &reason),
     };
     let named = match array.read_index(&file, position, None) {
-        Ok(index) => Some(Named::new(&index, image, position, file.len())),
+        Ok(index) => Some(IndexedChunks::new(&index, image, position, file.len())),
         Err(Error::Format { .. }) => None,
         Err(error) => return Err(error),
     };
@@ -153,7 +154,7 @@ fn look(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<Sha
         Err(Error::Format { reason, .. }) => return leave(plan, &reason),
         Err(error) => return Err(error),
     };
-    plan.shard.chunks_before = named.as_ref().map(Named::count);
+    plan.shard.chunks_before = named.as_ref().map(IndexedChunks::count);
     if scan.seen.is_empty() {
         plan.without_chunks(&file, &expected, &scan, named.as_ref(), keeps_empty(array));
         return Ok(plan);
@@ -168,9 +169,9 @@ fn look(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<Sha
 }
 
 /// What the writer's books let one expect of the shard at `position`; or why it has to be left as it is.
-fn expected<'a>(image: &'a Image, position: &'a [u64], file: &ShardFile) -> Result<Expected<'a>, String> {
+fn expected<'a>(image: &'a WrittenImage, position: &'a [u64], file: &ShardFile) -> Result<ExpectedHeaders<'a>, String> {
     let array = &image.node.array;
-    let number = image.places.shard_number(position).filter(|_| image.places.has_file(position));
+    let number = image.map.shard_number(position).filter(|_| image.map.has_file(position));
     let (Some(shard), Some(index_location)) = (number, array.layout().index_location()) else {
         return Err("lies outside the array".to_owned());
     };
@@ -183,12 +184,12 @@ fn expected<'a>(image: &'a Image, position: &'a [u64], file: &ShardFile) -> Resu
     if let Some(bytes) = table_bytes.filter(|&bytes| bytes > on_disk.max(INDEX_BYTES_FREE)) {
         return Err(format!("its index would have {bytes} bytes, and the whole file takes {on_disk}"));
     }
-    Ok(Expected {
+    Ok(ExpectedHeaders {
         own: &image.own,
-        places: &image.places,
+        map: &image.map,
         position,
         shard,
-        chunks: image.places.chunks_of(position),
+        chunks: image.map.chunks_of(position),
         index_bytes: head_bytes.or(table_bytes).unwrap_or(0),
         index_location,
         payload_bytes_max: array.encoded_bytes_max(),
@@ -196,7 +197,12 @@ fn expected<'a>(image: &'a Image, position: &'a [u64], file: &ShardFile) -> Resu
 }
 
 /// The copy of each chunk that stays, should it be there twice.
-fn best_of_each(image: &Image, shard: &[u64], scan: &Scan, named: Option<&Named>) -> BTreeMap<u32, Seen> {
+fn best_of_each(
+    image: &WrittenImage,
+    shard: &[u64],
+    scan: &Scan,
+    named: Option<&IndexedChunks>,
+) -> BTreeMap<u32, Seen> {
     // The one with more frames; of two alike, which are both what was committed, the one that readers have seen.
     let worth = |seen: &Seen| (seen.header.frames, named.is_some_and(|named| named.names(seen)));
     let mut chunks: BTreeMap<u32, Seen> = BTreeMap::new();
@@ -211,14 +217,14 @@ fn best_of_each(image: &Image, shard: &[u64], scan: &Scan, named: Option<&Named>
 
 /// The deepest layer of chunks in a volume's shard, and how many planes its chunks have: those that end with the volume
 /// have fewer than others.
-fn deepest(file: &ShardFile, image: &Image, position: &[u64], chunks: &[Seen]) -> Result<Option<(u64, u64)>> {
+fn deepest(file: &ShardFile, image: &WrittenImage, position: &[u64], chunks: &[Seen]) -> Result<Option<(u64, u64)>> {
     let array = &image.node.array;
     if !array.layout().rules().cuts_chunks {
         return Ok(None);
     }
     let mut deepest: Option<(u64, u64)> = None;
     for seen in chunks {
-        let Some(place) = image.places.chunk_position(position, seen.header.chunk.into()) else { continue };
+        let Some(place) = image.map.chunk_position(position, seen.header.chunk.into()) else { continue };
         if deepest.is_some_and(|(layer, _)| place[0] < layer) {
             continue;
         }
@@ -252,8 +258,8 @@ fn is_zeros(file: &ShardFile) -> bool {
     true
 }
 
-impl Named {
-    fn new(index: &Index, image: &Image, shard: &[u64], file_end: u64) -> Self {
+impl IndexedChunks {
+    fn new(index: &Index, image: &WrittenImage, shard: &[u64], file_end: u64) -> Self {
         let mut tail_at = file_end;
         let mut parts = index.parts();
         parts.sort_by_key(|part| part.offset);
@@ -266,7 +272,7 @@ impl Named {
         let mut named = Self { chunks: BTreeMap::new(), broken: index.broken().next().is_some(), tail_at };
         for (entry, range) in index.entries() {
             let place = image.node.array.layout().chunk_at(shard, entry);
-            let number = place.and_then(|place| image.places.chunk_number(shard, &place));
+            let number = place.and_then(|place| image.map.chunk_number(shard, &place));
             match (number, range) {
                 (Some(number), Ok(range)) => drop(named.chunks.insert(number, range)),
                 _ => named.broken = true,
@@ -298,7 +304,7 @@ pub(super) fn empty(array: &Array) -> Option<NewIndex> {
 
 /// The places of an array of `shape` where a shard should be and is not, but for a document that asks for far more of
 /// them than a run that had begun can have left: a few bytes must not fill a disk.
-pub(super) fn empty_places(array: &Array, shape: &[u64], files: &[FileAt]) -> Vec<Vec<u64>> {
+pub(super) fn empty_shards(array: &Array, shape: &[u64], files: &[FileAt]) -> Vec<Vec<u64>> {
     let Some(layout) = array.layout().table().filter(|_| keeps_empty(array)) else { return Vec::new() };
     let grid = grid(shape, &array.layout().file_shape);
     let most = FILES_EACH.saturating_mul(files.len() as u64).saturating_add(FILES_MORE);
@@ -307,13 +313,13 @@ pub(super) fn empty_places(array: &Array, shape: &[u64], files: &[FileAt]) -> Ve
         return Vec::new();
     }
     let known: HashSet<&[u64]> = files.iter().map(|(_, position)| position.as_slice()).collect();
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for_each_position(&vec![0; grid.len()], &grid, |position| {
         if !known.contains(position) {
-            places.push(position.to_vec());
+            positions.push(position.to_vec());
         }
     });
-    places
+    positions
 }
 
 /// Whether a shard at a place would be missed by a reader, be it empty.
@@ -328,18 +334,18 @@ impl Action {
     }
 }
 
-impl ShardPlan {
+impl ShardRecovery {
     /// A shard without any header of its own: it goes only if nothing was ever put into it.
     fn without_chunks(
         &mut self,
         file: &ShardFile,
-        expected: &Expected,
+        expected: &ExpectedHeaders,
         scan: &Scan,
-        named: Option<&Named>,
+        named: Option<&IndexedChunks>,
         keeps_empty: bool,
     ) {
         let leave = |reason: &str| Action::Leave(reason.to_owned());
-        self.shard.action = match named.filter(|named| !named.broken).map(Named::count) {
+        self.shard.action = match named.filter(|named| !named.broken).map(IndexedChunks::count) {
             _ if scan.strangers > 0 => leave("its slot headers belong to another dataset or another shard"),
             // Where a reader wants every shard to be there, the writer leaves empty ones.
             Some(0) if keeps_empty && named.is_some_and(|named| named.tail_at == Some(0)) => {
@@ -357,10 +363,10 @@ impl ShardPlan {
     fn decide(
         &mut self,
         file: &ShardFile,
-        image: &Image,
-        expected: &Expected,
+        image: &WrittenImage,
+        expected: &ExpectedHeaders,
         scan: &Scan,
-        named: Option<&Named>,
+        named: Option<&IndexedChunks>,
     ) -> Result<()> {
         let array = &image.node.array;
         let chunks = best_of_each(image, expected.position, scan, named);
@@ -373,12 +379,12 @@ impl ShardPlan {
         self.chunks = chunks.into_values().collect();
         self.shard.chunks = self.chunks.len() as u64;
         let kept = self.chunks.iter().filter(|seen| is_named(seen)).count() as u64;
-        self.sums = Sums {
+        self.sums = RecoveredSums {
             chunks: self.shard.chunks,
             salvaged: self.shard.chunks - kept,
             dropped: named.map_or(0, |named| named.count() - kept - replaced),
             torn: scanned.iter().filter(|seen| !seen.whole).count() as u64,
-            ..Sums::default()
+            ..RecoveredSums::default()
         };
 
         let accounted: HashSet<u64> = scan.seen.iter().map(|seen| seen.range.offset).collect();
@@ -404,8 +410,8 @@ impl ShardPlan {
             return Ok(());
         }
         let new = self.new_index(array, expected, data_end, used)?;
-        let names_all = |named: &Named| self.chunks.iter().all(|seen| named.names(seen));
-        let is_whole = |named: &&Named| !named.broken && named.count() == self.shard.chunks;
+        let names_all = |named: &IndexedChunks| self.chunks.iter().all(|seen| named.names(seen));
+        let is_whole = |named: &&IndexedChunks| !named.broken && named.count() == self.shard.chunks;
         if named.filter(is_whole).is_some_and(names_all) && self.sums.dropped == 0 && file.len() == new.file_end {
             self.sums.closed = !self.shard.damaged;
             return Ok(());
@@ -416,11 +422,17 @@ impl ShardPlan {
     }
 
     /// The index that names the chunks, where the writer's own close would put it.
-    fn new_index(&self, array: &Array, expected: &Expected, data_end: u64, used: Vec<Range>) -> Result<NewIndex> {
+    fn new_index(
+        &self,
+        array: &Array,
+        expected: &ExpectedHeaders,
+        data_end: u64,
+        used: Vec<Range>,
+    ) -> Result<NewIndex> {
         let layout = array.layout();
         let mut entries = BTreeMap::new();
         for seen in &self.chunks {
-            let place = expected.places.chunk_position(expected.position, seen.header.chunk.into());
+            let place = expected.map.chunk_position(expected.position, seen.header.chunk.into());
             let place = place.ok_or_else(|| Error::format(&self.shard.path, "holds a chunk outside the array"))?;
             entries.insert(layout.file_of(&place).1, (seen.range.offset, seen.range.nbytes));
         }

@@ -5,23 +5,23 @@ use std::path::Path;
 use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
-use crate::format::slot_header::Header;
+use crate::format::slot_header::SlotHeader;
 use crate::fs::links;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
-use crate::offline::hierarchy::{Group, below};
+use crate::offline::hierarchy::{GroupAttributes, below};
 use crate::offline::ranges::Ranges;
 
 /// An image of this crate's writer.
-pub(super) struct Image<'a> {
+pub(super) struct WrittenImage<'a> {
     pub(super) own: Provenance,
-    pub(super) group: &'a Group,
+    pub(super) group: &'a GroupAttributes,
     pub(super) node: &'a ArrayNode,
-    pub(super) places: AcquisitionMap,
+    pub(super) map: AcquisitionMap,
     /// Of a level of a pyramid: those that level 0 has something of, which are all that there are, and where they end.
     pub(super) frames: Option<(u64, Ranges)>,
 }
 
-impl Image<'_> {
+impl WrittenImage<'_> {
     /// The name of the array whose frames a level has.
     pub(super) fn finest(&self) -> Option<String> {
         let group = self.node.name.rsplit_once('/').map_or("", |(group, _)| group);
@@ -29,11 +29,11 @@ impl Image<'_> {
     }
 
     /// Whether all frames of a level's chunk are in level 0.
-    pub(super) fn has_frames_of(&self, shard: &[u64], header: &Header) -> bool {
+    pub(super) fn has_frames_of(&self, shard: &[u64], header: &SlotHeader) -> bool {
         let Some((_, frames)) = &self.frames else { return true };
-        let Some(place) = self.places.chunk_position(shard, header.chunk.into()) else { return false };
+        let Some(place) = self.map.chunk_position(shard, header.chunk.into()) else { return false };
         let (mut possible, mut there) = (0, 0);
-        self.places.chunk_frames(&place, |range| {
+        self.map.chunk_frames(&place, |range| {
             let range = range.start.max(header.first_frame)..range.end.min(header.last_frame().saturating_add(1));
             possible += range.end.saturating_sub(range.start);
             there += frames.count_within(range);
@@ -44,7 +44,7 @@ impl Image<'_> {
     }
 }
 
-pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> {
+pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage<'a>>> {
     // Without its documents nothing about a shard is sure.
     let is_in_the_way = |error: &&Error| match error {
         Error::Unsupported { path, .. } => links::check(path).is_err(),
@@ -80,8 +80,8 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
             let reason = "is no array of shards: only the slot headers in these tell what was written";
             return Err(Error::format(node.array.path(), Refusal::Unsupported(reason.to_owned())));
         }
-        let places = node.array.acquisition_map(&own)?;
-        images.push(Image { own, group, node, places, frames: None });
+        let map = node.array.acquisition_map(&own)?;
+        images.push(WrittenImage { own, group, node, map, frames: None });
     }
     let is_root = |error: &&Error| match error {
         Error::Format { path, .. } | Error::Unsupported { path, .. } => path.parent() == Some(root) || path == root,
@@ -94,8 +94,8 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
     if images.is_empty() && (unfinished || !finished) {
         let reason = match unfinished {
             true => {
-                "it was repacked before its writer had finished, which leaves no slot headers: only these can tell what \
-                 was written"
+                "it was repacked before its writer had finished, which leaves no slot headers: only these can tell \
+                 what was written"
             }
             false => "no image in it was made by shardwright: only its own slot headers can tell what was written",
         };

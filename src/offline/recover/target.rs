@@ -8,17 +8,17 @@ use super::shard::NewIndex;
 use super::source::name;
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
-use crate::fs::beneath::Root;
+use crate::fs::beneath::OpenRoot;
 use crate::fs::links;
 use crate::offline::repack::consolidated::Consolidated;
 use crate::storage::{Archive, ArchiveView, Directory, Storage};
 
-pub(super) enum Target<'a> {
-    Folder { root: &'a Path, storage: Directory, below: Root },
+pub(super) enum RecoveryTarget<'a> {
+    Folder { root: &'a Path, storage: Directory, below: OpenRoot },
     Archive { root: &'a Path, found: &'a FoundArchive, archive: Arc<Archive>, view: ArchiveView },
 }
 
-impl<'a> Target<'a> {
+impl<'a> RecoveryTarget<'a> {
     /// `archive`: what is at `root`, if not a folder.
     pub(super) fn open(root: &'a Path, archive: Option<&'a FoundArchive>) -> Result<Self> {
         if let Some(found) = archive {
@@ -27,7 +27,7 @@ impl<'a> Target<'a> {
         }
         let storage = Directory::open(root, StorageKind::Buffered, true);
         let storage = storage.map_err(|error| Error::io("look at", root, error))?;
-        Ok(Self::Folder { root, storage, below: Root::open(root)? })
+        Ok(Self::Folder { root, storage, below: OpenRoot::open(root)? })
     }
 
     /// Refuses a document or a block of records whose place leads elsewhere.

@@ -8,14 +8,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::documents::{Change, edit};
+use super::documents::{DocumentChange, edit};
 use super::image::ImagePlan;
 use crate::error::Result;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
 
 /// Takes images without any frame out of the lists of wells, and wells without any other out of the plate's.
-pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Change>) -> Result<()> {
+pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<DocumentChange>) -> Result<()> {
     let Some(plate) = tree.group("").filter(|group| group.attributes.pointer("/ome/plate").is_some()) else {
         return Ok(());
     };

@@ -16,7 +16,7 @@ use crate::format::Metadata;
 use crate::format::layout::product;
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
-use crate::offline::array::decode::Worker;
+use crate::offline::array::decode::DecodeWorker;
 use crate::offline::pyramid::halving::Halving;
 
 /// More shards than this are not made only to be empty.
@@ -48,7 +48,7 @@ pub(crate) struct Change {
     /// The same, of rooms for encoded bytes.
     pub(super) idle_rooms: Idle<Vec<u8>>,
     /// The same, of what decodes chunks only to see that it can.
-    pub(super) idle_workers: Idle<Worker>,
+    pub(super) idle_workers: Idle<DecodeWorker>,
     /// Files of the source that were looked at last, by their positions, where several new files are made of each.
     pub(super) recent: Mutex<Vec<Remembered>>,
 }

@@ -15,7 +15,7 @@ use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 
 /// A chunk of a new shard and where its bytes are now.
-pub(super) struct Item {
+pub(super) struct SourceChunk {
     /// Its place in the grid of chunks.
     pub(super) at: Vec<u64>,
     /// By what the new shard's index knows it.
@@ -36,7 +36,7 @@ pub(super) struct Region {
 
 impl Change {
     /// The chunks of a new shard that are there, in the order in which they are to follow each other, and their files.
-    pub(super) fn items(&self, position: &[u64]) -> Result<(Vec<Item>, Vec<Arc<SourceFile>>)> {
+    pub(super) fn items(&self, position: &[u64]) -> Result<(Vec<SourceChunk>, Vec<Arc<SourceFile>>)> {
         let mut files: Vec<Arc<SourceFile>> = Vec::new();
         let mut known: HashMap<Vec<u64>, Option<usize>> = HashMap::new();
         let mut items = Vec::new();
@@ -55,7 +55,7 @@ impl Change {
             };
             let Some(number) = number else { continue };
             if let Some(range) = files[number].range(entry)? {
-                items.push(Item { entry: self.target.layout().file_of(&at).1, at, file: number, range });
+                items.push(SourceChunk { entry: self.target.layout().file_of(&at).1, at, file: number, range });
             }
         }
         match self.order {
@@ -151,7 +151,7 @@ impl Change {
     }
 
     /// Whether a shard that is to be copied is one of the source's and has its chunks in order and without gaps.
-    pub(super) fn is_tidy(&self, position: &[u64], items: &[Item], files: &[Arc<SourceFile>]) -> bool {
+    pub(super) fn is_tidy(&self, position: &[u64], items: &[SourceChunk], files: &[Arc<SourceFile>]) -> bool {
         let [file] = files else { return false };
         let SourceFile { path, len, index: Some(index), .. } = &**file else { return false };
         let as_it_is = self.work == Work::Copy
@@ -175,13 +175,13 @@ impl Change {
 }
 
 /// Files that were opened for a batch of chunks: not all of them at once, and not again for each chunk.
-pub(super) struct OpenFiles<'a> {
+pub(super) struct SourceFiles<'a> {
     source: &'a Array,
     files: &'a [Arc<SourceFile>],
     open: Mutex<Vec<(usize, ShardFile)>>,
 }
 
-impl<'a> OpenFiles<'a> {
+impl<'a> SourceFiles<'a> {
     pub(super) fn new(source: &'a Array, files: &'a [Arc<SourceFile>]) -> Self {
         Self { source, files, open: Mutex::default() }
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::documents::put;
-use super::groups::Group;
+use super::groups::RepackedGroup;
 use super::staging::below;
 use crate::error::{Error, Result};
 use crate::fs::{Lock, document, look};
@@ -38,7 +38,7 @@ impl Consolidated {
     /// # Errors
     ///
     /// [`Error::Locked`](crate::Error::Locked) while another dataset in the same groups is repacked.
-    pub(crate) fn of(root: &Path, groups: &[Group], staging: &Path) -> Result<Self> {
+    pub(crate) fn of(root: &Path, groups: &[RepackedGroup], staging: &Path) -> Result<Self> {
         let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
         Ok(Self { aside: staging.join(ASIDE), ..Self::around(root, &names)? })
     }
@@ -153,7 +153,7 @@ impl Consolidated {
     }
 }
 
-impl Group {
+impl RepackedGroup {
     /// Lets a group that becomes one of Zarr v3 name the nodes below it, of which `nodes` are all, if it did so in Zarr
     /// v2. [`refresh`](Self::refresh) fills in what they say.
     pub(super) fn consolidate_as_before(&mut self, root: &Path, nodes: &BTreeSet<String>) {

@@ -150,7 +150,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
     // Of axes whose names are guessed, nothing is said.
     let is_image = plan.array.layout.names.is_some() && ome::incompatibility(&config.dims).is_none();
-    let made = || is_image.then(|| ome::image_attributes(config, &[]));
+    let made = || is_image.then(|| ome::image_attributes(config, &config.channels, &[]));
     let ome = said.or_else(made);
     let image = format::ImageDescription {
         array: &plan.array,

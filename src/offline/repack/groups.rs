@@ -16,7 +16,7 @@ pub(super) const OME: &str = "ome";
 
 /// A group.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct RepackedGroup {
     /// The path below the root.
     pub(crate) name: String,
     pub(crate) document: Value,
@@ -24,14 +24,14 @@ pub(crate) struct Group {
     pub(crate) is_new: bool,
 }
 
-impl Group {
+impl RepackedGroup {
     pub(super) fn has_attributes(&self) -> bool {
         let attributes = self.document.get("attributes").and_then(Value::as_object);
         attributes.is_some_and(|attributes| !attributes.is_empty())
     }
 }
 
-impl Group {
+impl RepackedGroup {
     /// Says what it says of OME-Zarr in another version. Returns what can't be said there, as a sentence.
     pub(super) fn say_in(&mut self, version: Option<OmeVersion>) -> Option<String> {
         let ome = self.document.get_mut("attributes")?.get_mut(OME)?;
@@ -61,7 +61,7 @@ pub(super) fn without_attributes(group: &str) -> String {
 pub(super) fn axes_of<'a>(
     array: &str,
     dimensions: usize,
-    group: impl Fn(&str) -> Option<&'a Group>,
+    group: impl Fn(&str) -> Option<&'a RepackedGroup>,
 ) -> Option<Vec<String>> {
     Path::new(array).ancestors().skip(1).filter_map(Path::to_str).find_map(|above| {
         let names_array = |dataset: &Value| {

@@ -12,7 +12,7 @@ use crate::format::{DIMENSION_NAMES, rules};
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
-use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 
 /// What is said of the image, what is said of its array alone, and what can't be among them.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl ImageAttributes {
     /// Of the array `name`, which becomes the image of a dataset of `to`. Where two say different things, the group
     /// around the array is believed, then the array itself, then the groups farther away.
     pub(super) fn of(nodes: &[Node], name: &str, to: Dialect) -> Result<Self> {
-        let array = nodes.iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
+        let array = nodes.iter().find(|node| node.name == name && matches!(node.kind, NodeKind::Array(_)));
         let mut groups: Vec<&Node> = groups_above(nodes, name).collect();
         let nearest = groups.pop();
         let mut all = Self::default();
@@ -125,7 +125,7 @@ fn is_level(node: &Node) -> bool {
 fn called(node: &Node) -> String {
     match (node.name.as_str(), &node.kind) {
         ("", _) => "the root".to_owned(),
-        (name, Kind::Group(_)) => format!("the group {name:?}"),
+        (name, NodeKind::Group(_)) => format!("the group {name:?}"),
         (name, _) => format!("the array {name:?}"),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::change::{Change, is_laid_out_as};
 use super::design::{self, Design};
-use super::groups::{self, Group, has_ome_aside};
+use super::groups::{self, RepackedGroup, has_ome_aside};
 use super::image_attributes::ImageAttributes;
 use super::left_out::{LeftOut, records_of};
 use super::missing::GivenUp;
@@ -28,7 +28,7 @@ use crate::offline::array::Array;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::central::CentralMetadata;
-use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::promises::Broken;
 
 /// Names that an error message lists.
@@ -36,7 +36,7 @@ const NAMES_MAX: usize = 20;
 
 /// One array.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct ArrayJob {
     pub(super) name: String,
     /// What describes it from now on; only compared where there are several.
     pub(super) document: Value,
@@ -49,7 +49,7 @@ pub(super) struct Job {
     pub(super) given_up: GivenUp,
 }
 
-impl Job {
+impl ArrayJob {
     fn new(name: String, document: Value, in_place: bool, change: Change) -> Self {
         let (chunks, given_up) = Default::default();
         Self { name, document, in_place, change, chunks, given_up }
@@ -63,7 +63,7 @@ impl Job {
 
 /// How the result is described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResultForm {
     /// By the documents of Zarr v3, which each array has of its own.
     Zarr3,
     /// As it is, in another dialect.
@@ -84,7 +84,7 @@ pub(super) struct Roots<'a> {
 }
 
 /// What somebody should know of codecs that the result has, and the old dataset had not or not in this format.
-fn codec_note(job: &Job, options: &RepackOptions) -> Option<String> {
+fn codec_note(job: &ArrayJob, options: &RepackOptions) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
     if from.layout.rules().is_tree && options.codec.is_none() {
         return None;
@@ -99,8 +99,8 @@ fn codec_note(job: &Job, options: &RepackOptions) -> Option<String> {
 }
 
 /// That chunks which were files of another format are files still, where nobody asked for that.
-fn note_of_files(jobs: &[Job], options: &RepackOptions) -> Option<String> {
-    let is_file = |job: &&Job| {
+fn note_of_files(jobs: &[ArrayJob], options: &RepackOptions) -> Option<String> {
+    let is_file = |job: &&ArrayJob| {
         let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
         !from.layout.rules().is_tree && !to.layout.has_index() && to.layout.shape.len() > 1
     };
@@ -112,10 +112,10 @@ fn note_of_files(jobs: &[Job], options: &RepackOptions) -> Option<String> {
 
 /// All that there is to do.
 #[derive(Debug)]
-pub(super) struct Jobs {
-    pub(super) jobs: Vec<Job>,
-    pub(super) form: Form,
-    pub(super) groups: Vec<Group>,
+pub(super) struct ArrayJobs {
+    pub(super) jobs: Vec<ArrayJob>,
+    pub(super) form: ResultForm,
+    pub(super) groups: Vec<RepackedGroup>,
     /// What is there only in the old format, and not copied.
     pub(super) left: Vec<PathBuf>,
     /// The folder of the records beside an image that becomes a dataset of its own: they go with it.
@@ -126,10 +126,10 @@ pub(super) struct Jobs {
     pub(super) notes: Vec<String>,
 }
 
-impl Jobs {
+impl ArrayJobs {
     pub(super) fn new(
         nodes: Vec<Node>,
-        place: &Roots<'_>,
+        roots: &Roots<'_>,
         options: &RepackOptions,
         pool: &Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
@@ -137,11 +137,11 @@ impl Jobs {
         let selection = Selection::new(&nodes, options)?;
         if rules(options.to()).is_tree {
             refuse_volume(options)?;
-            let left_out = LeftOut::of_zarr3(&nodes, &selection).with(place.absent, place.copied);
-            let mut left = left_of_others(place.root, &nodes, &selection)?;
+            let left_out = LeftOut::of_zarr3(&nodes, &selection).with(roots.absent, roots.copied);
+            let mut left = left_of_others(roots.root, &nodes, &selection)?;
             left.extend(left_out.paths());
             let mut notes = left_out.notes("zarr3");
-            if place.copied {
+            if roots.copied {
                 let carried: Vec<&str> = nodes::carried(&nodes, &selection).map(|node| node.name.as_str()).collect();
                 notes.extend(nodes::notes_of_manifests(&nodes, |node, array| {
                     selection.is_meant(node, array) || carried.contains(&node.name.as_str())
@@ -150,28 +150,28 @@ impl Jobs {
             let is_zarr3 = |array: &Array| !changes_format(array);
             let stay = all_arrays(&nodes).filter(|(_, array)| is_zarr3(array)).map(|(node, _)| node.name.clone());
             let mut names: BTreeSet<String> = stay.collect();
-            let (jobs, mut groups) = of_zarr3(nodes, place, &selection, &left_out, pool)?;
-            let lists = ome_lists::correct(&left_out, &mut groups, place.root)?;
+            let (jobs, mut groups) = of_zarr3(nodes, roots, &selection, &left_out, pool)?;
+            let lists = ome_lists::correct(&left_out, &mut groups, roots.root)?;
             left.extend(lists.left);
             notes.extend(lists.notes);
             notes.extend(groups.iter_mut().filter_map(|group| group.say_in(options.ome)));
             notes.extend(jobs.iter().filter_map(|job| codec_note(job, options)));
             notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
-            groups.iter_mut().for_each(|group| group.consolidate_as_before(place.root, &names));
-            return Ok(Self { jobs, form: Form::Zarr3, groups, left, records: None, files: lists.files, notes });
+            groups.iter_mut().for_each(|group| group.consolidate_as_before(roots.root, &names));
+            return Ok(Self { jobs, form: ResultForm::Zarr3, groups, left, records: None, files: lists.files, notes });
         }
         let is_kept = |array: &Array| array.layout().dialect == options.to();
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
-            return kept(nodes, place, &selection, pool);
+            return kept(nodes, roots, &selection, pool);
         }
-        designed(nodes, place, &selection, pool)
+        designed(nodes, roots, &selection, pool)
     }
 
     /// All else stays as it is.
-    fn of_kept(jobs: Vec<Job>) -> Self {
+    fn of_kept(jobs: Vec<ArrayJob>) -> Self {
         let (groups, left, records, files, notes) = Default::default();
-        Self { jobs, form: Form::Kept, groups, left, records, files, notes }
+        Self { jobs, form: ResultForm::Kept, groups, left, records, files, notes }
     }
 }
 
@@ -201,25 +201,30 @@ fn given_of(volume: &Volume) -> Option<(&'static str, String)> {
 }
 
 /// Arrays of which only chunks change their places. Documents stay as they are.
-fn kept(nodes: Vec<Node>, place: &Roots<'_>, selection: &Selection<'_>, pool: &Arc<rayon::ThreadPool>) -> Result<Jobs> {
+fn kept(
+    nodes: Vec<Node>,
+    roots: &Roots<'_>,
+    selection: &Selection<'_>,
+    pool: &Arc<rayon::ThreadPool>,
+) -> Result<ArrayJobs> {
     let mut jobs = Vec::new();
     let options = selection.options;
     for node in nodes {
         let is_taken = selection.takes(&node.name);
-        let Kind::Array(source) = node.kind else { continue };
+        let NodeKind::Array(source) = node.kind else { continue };
         let is_image = source.layout().has_index() || (options.is_unsharded() && source.shape().len() > 1);
         if !is_taken || !is_image {
             continue;
         }
-        let root = if place.copied { Staging::place(place.staging, "") } else { place.root.to_path_buf() };
-        if place.copied && !source.document().starts_with(place.root) {
+        let root = if roots.copied { Staging::place(roots.staging, "") } else { roots.root.to_path_buf() };
+        if roots.copied && !source.document().starts_with(roots.root) {
             return Err(refusal::of_part(&node.path));
         }
-        let target = source.moved(place.root, &root);
+        let target = source.moved(roots.root, &root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
-        jobs.push(Job::new(node.name, Value::Null, !place.copied, change));
+        jobs.push(ArrayJob::new(node.name, Value::Null, !roots.copied, change));
     }
-    Ok(Jobs::of_kept(jobs))
+    Ok(ArrayJobs::of_kept(jobs))
 }
 
 /// The one array that becomes a dataset of a dialect which has no others.
@@ -258,7 +263,7 @@ struct Surroundings {
 }
 
 impl Surroundings {
-    fn of(nodes: &[Node], name: &str, place: &Roots<'_>, selection: &Selection<'_>) -> Result<Self> {
+    fn of(nodes: &[Node], name: &str, roots: &Roots<'_>, selection: &Selection<'_>) -> Result<Self> {
         let to = selection.options.to();
         let is_same = |node: &Node| node.array().is_some_and(|array| array.layout().dialect == to);
         let mut image = ImageAttributes::of(nodes, name, to)?;
@@ -269,13 +274,13 @@ impl Surroundings {
         let records = records_of(nodes, name);
         let left_out = LeftOut::of_designed(nodes, name, records.map(|records| &*records.name));
         let is_of_records = |group: &Node| records.is_some_and(|records| records.name == group.name);
-        let groups = nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_)) && !is_of_records(node));
+        let groups = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_)) && !is_of_records(node));
         let (around, others): (Vec<_>, Vec<_>) = groups.partition(|group| is_above(&group.name, name));
-        let lost = left_out.names().find(|lost| !place.copied || selection.takes(lost)).map(str::to_owned);
+        let lost = left_out.names().find(|lost| !roots.copied || selection.takes(lost)).map(str::to_owned);
         image.notes.extend(left_out.notes(to.name()));
         let is_gone = |node: &Node| node.name == name || left_out.has(&node.name);
         image.notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
-        let mut left = left_of_designed(place.root, nodes, name)?;
+        let mut left = left_of_designed(roots.root, nodes, name)?;
         for group in around.into_iter().chain(others.iter().copied()) {
             left.extend(OF_GROUPS.map(|document| group.path.join(document)));
         }
@@ -300,18 +305,18 @@ fn has_attributes(group: &Node) -> Result<bool> {
 /// The one array of a dataset, as the writer would write it.
 fn designed(
     nodes: Vec<Node>,
-    place: &Roots<'_>,
+    roots: &Roots<'_>,
     selection: &Selection<'_>,
     pool: &Arc<rayon::ThreadPool>,
-) -> Result<Jobs> {
+) -> Result<ArrayJobs> {
     let options = selection.options;
     let to = options.to().name();
     let name = only_array(&nodes, selection)?;
-    let Surroundings { image, mut left, records, lost, stays } = Surroundings::of(&nodes, &name, place, selection)?;
-    let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
-    let Some(Node { path, kind: Kind::Array(source), .. }) = node else { unreachable!("it was found just above") };
+    let Surroundings { image, mut left, records, lost, stays } = Surroundings::of(&nodes, &name, roots, selection)?;
+    let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, NodeKind::Array(_)));
+    let Some(Node { path, kind: NodeKind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
-    if !place.copied && from != options.to() {
+    if !roots.copied && from != options.to() {
         let reason = format!(
             "{} is of {}, whose documents have other names; write the result to a new dataset",
             path.display(),
@@ -325,17 +330,17 @@ fn designed(
         let (from, to) = (source.metadata(), target.metadata());
         is_laid_out_as(from, to) && from.chain.document == to.chain.document
     };
-    if !place.copied && is_same(&design.array(place.root)) {
+    if !roots.copied && is_same(&design.array(roots.root)) {
         // All is as asked for but perhaps the places of chunks; a call that was killed at its end leaves this.
-        let target = source.moved(place.root, place.root);
+        let target = source.moved(roots.root, roots.root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
-        return Ok(Jobs::of_kept(vec![Job::new(name, Value::Null, true, change)]));
+        return Ok(ArrayJobs::of_kept(vec![ArrayJob::new(name, Value::Null, true, change)]));
     }
-    if !place.copied && !source.document().starts_with(place.root) {
+    if !roots.copied && !source.document().starts_with(roots.root) {
         return Err(refusal::of_part(&path));
     }
     match lost {
-        Some(lost) if place.copied => return Err(refusal::of_neighbour(&lost, &name, options)),
+        Some(lost) if roots.copied => return Err(refusal::of_neighbour(&lost, &name, options)),
         Some(lost) => {
             let reason = format!("a dataset of {to} has one array, so {lost:?} would be lost; write to a new dataset");
             return Err(Error::config("dialect", to, reason));
@@ -343,11 +348,11 @@ fn designed(
         None => {}
     }
     left.push(source.document().to_path_buf());
-    let target = design.array(&Staging::place(place.staging, ""));
+    let target = design.array(&Staging::place(roots.staging, ""));
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
-    let job = Job::new(name, Value::Object(document), false, change);
-    Ok(Jobs { form: Form::Designed, left, records, notes: image.notes, ..Jobs::of_kept(vec![job]) })
+    let job = ArrayJob::new(name, Value::Object(document), false, change);
+    Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes: image.notes, ..ArrayJobs::of_kept(vec![job]) })
 }
 
 /// Documents that others take the place of.
@@ -366,11 +371,11 @@ fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Result<Vec<PathB
 /// The arrays that are meant, and the documents of all groups.
 fn of_zarr3(
     nodes: Vec<Node>,
-    place: &Roots<'_>,
+    roots: &Roots<'_>,
     selection: &Selection<'_>,
     left_out: &LeftOut,
     pool: &Arc<rayon::ThreadPool>,
-) -> Result<(Vec<Job>, Vec<Group>)> {
+) -> Result<(Vec<ArrayJob>, Vec<RepackedGroup>)> {
     let options = selection.options;
     let (mut jobs, mut groups) = (Vec::new(), Vec::new());
     let several = nodes.len() > 1;
@@ -379,9 +384,9 @@ fn of_zarr3(
     let mut scales = 0;
     for node in nodes {
         let source = match &node.kind {
-            Kind::Array(source) => source,
-            Kind::Unreadable(_) => continue,
-            Kind::Group(_) => {
+            NodeKind::Array(source) => source,
+            NodeKind::Unreadable(_) => continue,
+            NodeKind::Group(_) => {
                 groups.push(group_of_zarr3(&node, converted.contains(&node.name), left_out)?);
                 continue;
             }
@@ -392,13 +397,13 @@ fn of_zarr3(
         }
         let options = &options_of(source, options, is_carried, selection.stays_files(source));
         let is_new = changes_format(source);
-        if is_new && !place.copied {
+        if is_new && !roots.copied {
             let dialect = source.layout().dialect;
             let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
             return Err(Error::config("dialect", options.to(), reason));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
-        let group = |name: &str| groups.iter().rev().find(|group: &&Group| group.name == name);
+        let group = |name: &str| groups.iter().rev().find(|group: &&RepackedGroup| group.name == name);
         let lacks_names = is_new && source.dimension_names().is_none();
         let names = lacks_names.then(|| groups::axes_of(&node.name, source.shape().len(), group)).flatten();
         let (metadata, mut document) = target::of(&node, source, names, options).map_err(refused)?;
@@ -413,14 +418,14 @@ fn of_zarr3(
             name = "0".to_owned();
             let mut attributes = std::mem::replace(&mut document["attributes"], json!({}));
             attributes.as_object_mut().into_iter().for_each(groups::take_ome_back);
-            groups.push(Group { name: String::new(), document: zarr3::group(attributes), is_new: true });
+            groups.push(RepackedGroup { name: String::new(), document: zarr3::group(attributes), is_new: true });
         }
-        let in_place = !place.copied && document == node.document()?;
-        let path = if in_place { node.path.clone() } else { Staging::place(place.staging, &name) };
+        let in_place = !roots.copied && document == node.document()?;
+        let path = if in_place { node.path.clone() } else { Staging::place(roots.staging, &name) };
         let target = Array::with(&path, &path, path.join("zarr.json"), metadata);
-        let Kind::Array(source) = node.kind else { continue };
+        let NodeKind::Array(source) = node.kind else { continue };
         let change = Change::new(*source, target, None, options, pool.clone())?;
-        jobs.push(Job::new(name, document, in_place, change));
+        jobs.push(ArrayJob::new(name, document, in_place, change));
     }
     Ok((jobs, groups))
 }
@@ -436,7 +441,7 @@ fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, stays_f
 }
 
 /// A group with what it says in Zarr v3. `is_converted`: it is one of Zarr v2.
-fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result<Group> {
+fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result<RepackedGroup> {
     let mut document = node.document()?;
     if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
         groups::take_ome_back(attributes);
@@ -446,7 +451,7 @@ fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result
         let is_kept = |key: &str| !left_out.has(&below(&node.name, key));
         image_attributes::carry_volume(node, is_kept, attributes)?;
     }
-    Ok(Group { name: node.name.clone(), document, is_new: node.is_central() || is_converted })
+    Ok(RepackedGroup { name: node.name.clone(), document, is_new: node.is_central() || is_converted })
 }
 
 /// Files and folders that are of another format than Zarr v3.

@@ -6,21 +6,21 @@ use std::thread;
 
 use super::change::Change;
 use super::progress::Tally;
-use super::shard::Outcome;
+use super::shard::ShardOutcome;
 use crate::error::{Error, Result};
-use crate::offline::progress::{Counters, threads};
+use crate::offline::progress::{ProgressCounters, threads};
 
 /// More chunks on their way in one shard than this help nobody.
 const PARCELS_MAX: usize = 256;
 
 /// How many shards are in the making at once, and how many chunks each has on their way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lanes {
+pub(crate) struct ShardLanes {
     pub(crate) count: usize,
     parcels: usize,
 }
 
-impl Lanes {
+impl ShardLanes {
     /// For `shards` new shards of these changes.
     ///
     /// # Errors
@@ -48,8 +48,8 @@ impl Lanes {
         self,
         changes: &[&Change],
         todo: &[(usize, Vec<u64>)],
-        counters: &Counters,
-        made: impl Fn(usize, Outcome) + Sync,
+        counters: &ProgressCounters,
+        made: impl Fn(usize, ShardOutcome) + Sync,
     ) -> Result<()> {
         let next = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);

@@ -7,7 +7,7 @@ use super::nodes::{converted_groups, groups_above, is_above};
 use super::selection::Selection;
 use super::target::changes_format;
 use crate::fs::look;
-use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, has_node};
 use crate::offline::promises::Broken;
 
@@ -41,14 +41,14 @@ impl LeftOut {
             let is_central = from_central && !has_node(&node.path);
             !selection.takes(&node.name) && ((in_group && !is_zarr3(node)) || is_central)
         };
-        let arrays = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)));
+        let arrays = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)));
         let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
         Self::new(missing, kept)
     }
 
     /// Those beside the only array of a dataset, but for those in the group of its `records`.
     pub(super) fn of_designed(nodes: &[Node], only: &str, records: Option<&str>) -> Self {
-        let others = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)) && node.name != only);
+        let others = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)) && node.name != only);
         let is_record = |node: &&Node| records.is_some_and(|records| is_above(records, &node.name)) && is_zarr3(node);
         let (records, missing): (Vec<_>, Vec<_>) = others.partition(is_record);
         Self::new(missing, records)
@@ -117,12 +117,12 @@ pub(super) fn records_of<'a>(nodes: &'a [Node], image: &str) -> Option<&'a Node>
 }
 
 fn is_group(node: &Node) -> bool {
-    matches!(node.kind, Kind::Group(_)) && look::is_file(&node.path.join("zarr.json"))
+    matches!(node.kind, NodeKind::Group(_)) && look::is_file(&node.path.join("zarr.json"))
 }
 
 fn is_zarr3(node: &Node) -> bool {
     match &node.kind {
-        Kind::Array(array) => !changes_format(array),
+        NodeKind::Array(array) => !changes_format(array),
         _ => look::is_file(&node.path.join("zarr.json")),
     }
 }

@@ -12,13 +12,13 @@ const DEPTH_MAX: usize = 64;
 
 /// The files below a folder and what they are like.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(super) struct FileListing {
     lines: Vec<String>,
     /// Receipts of finished results, which are not listed.
     pub(super) receipts: Vec<PathBuf>,
 }
 
-impl Listing {
+impl FileListing {
     pub(super) fn of(folder: &Path) -> Result<Self> {
         let mut listing = Self::default();
         listing.folder(folder, "", 0, &mut HashSet::new())?;

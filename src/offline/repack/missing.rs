@@ -7,14 +7,14 @@ use super::options::RepackOptions;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::format::provenance::{Ending, ProvenanceMut};
+use crate::format::provenance::{Ending, ProvenanceMut, is_unfinished};
 use crate::format::rules;
 use crate::fs as os;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::walk::Node;
-use crate::offline::lost::Lost;
+use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::offline::lost::LostChunks;
 use crate::offline::promises::{self, Broken};
 use crate::offline::ranges::Ranges;
 use crate::record::LOST;
@@ -54,6 +54,23 @@ pub(super) fn refuse_absent(absent: &[Broken], options: &RepackOptions) -> Resul
     }
 }
 
+/// Chunks of an open shard are found only by their headers, which stand in what looks like a gap. A copy has no headers
+/// any more, so that nothing could recover it.
+pub(super) fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
+    for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
+        let of_image = match &node.kind {
+            NodeKind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
+            _ => false,
+        };
+        if of_image || is_unfinished(&node.document()?["attributes"]) {
+            let reason = "its writer did not finish, and the result would lack what a recovery may still find, and \
+                          could not be recovered; recover it first, or give that up with the option `incomplete`";
+            return Err(Error::format(&node.path, reason));
+        }
+    }
+    Ok(())
+}
+
 impl GivenUp {
     /// What an array has lost.
     pub(super) fn of(change: &Change) -> Result<Self> {
@@ -62,17 +79,17 @@ impl GivenUp {
             return Ok(Self::of_unfinished(source, &left));
         }
         let Some(lost) = change.pool.install(|| source.lost())? else { return Ok(Self::default()) };
-        let frames = source.acquisition().and_then(|(_, places)| lost.frames(&places));
+        let frames = source.acquisition().and_then(|(_, map)| lost.frames(&map));
         Ok(Self { chunks: lost.chunks(), frames: frames.unwrap_or_default(), end: None })
     }
 
     /// A copy has no slot headers, by which the run could be recovered: what its indexes do not name is missing.
-    fn of_unfinished(source: &Array, left: &Lost) -> Self {
-        let frames = source.acquisition().and_then(|(_, places)| Some((left.frames(&places)?, places)));
-        let Some((absent, places)) = frames else { return Self::default() };
-        let all = Ranges::from(0..places.frames().unwrap_or(0));
+    fn of_unfinished(source: &Array, left: &LostChunks) -> Self {
+        let frames = source.acquisition().and_then(|(_, map)| Some((left.frames(&map)?, map)));
+        let Some((absent, map)) = frames else { return Self::default() };
+        let all = Ranges::from(0..map.frames().unwrap_or(0));
         let last = all.minus(&absent).iter().last().map_or(0, |range| range.end);
-        let end = places.end(last).min(all.count());
+        let end = map.end(last).min(all.count());
         Self { chunks: 0, frames: absent.and(&Ranges::from(0..end)), end: Some(end) }
     }
 

@@ -57,25 +57,24 @@ use serde_json::{Map, Value, json};
 use crate::archive_file::{check_dialect, is_archive_name};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
-use crate::format::provenance::is_unfinished;
 use crate::fs::{self as os, Lock};
 use crate::fs::{links, look};
 use crate::offline::array::Array;
-use crate::offline::hierarchy::walk::{self, Kind, Node};
+use crate::offline::hierarchy::walk;
 use crate::offline::levels;
-use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::promises::Broken;
 use change::Change;
 use consolidated::Consolidated;
-use groups::Group;
-use jobs::{Form, Job, Jobs};
-use lanes::Lanes;
+use groups::RepackedGroup;
+use jobs::{ArrayJob, ArrayJobs, ResultForm};
+use lanes::ShardLanes;
 use missing::GivenUp;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
 use settle::Mentions;
-use shard::{Outcome, Totals};
+use shard::{ShardOutcome, Totals};
 use staging::{Staging, below};
 
 /// A repacking that was checked and can be run.
@@ -95,9 +94,9 @@ pub struct Repack {
     out: Option<PathBuf>,
     staging: PathBuf,
     options: RepackOptions,
-    jobs: Vec<Job>,
-    form: Form,
-    groups: Vec<Group>,
+    jobs: Vec<ArrayJob>,
+    form: ResultForm,
+    groups: Vec<RepackedGroup>,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
     /// The folder of records that go with an image which becomes a dataset of its own.
@@ -105,11 +104,11 @@ pub struct Repack {
     /// Files that take the places of others, by their names below the dataset.
     files: Vec<(String, Vec<u8>)>,
     todo: Vec<(usize, Vec<u64>)>,
-    counters: Counters,
+    counters: ProgressCounters,
     /// [`run`](Repack::run) was called.
     begun: AtomicBool,
     /// An earlier call made the new dataset.
-    done: Option<Done>,
+    done: Option<EarlierResult>,
     /// What somebody should know who reads the result.
     notes: Vec<String>,
     _lock: Option<Lock>,
@@ -117,7 +116,7 @@ pub struct Repack {
 
 /// A new dataset that an earlier call has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Done {
+enum EarlierResult {
     /// That call was killed when nothing was left to do but to tidy up.
     Untidy,
     /// All is as that call left it.
@@ -147,11 +146,8 @@ impl Repack {
     /// complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let (root, options) = selection::of_path(root_of(path.as_ref(), out.is_none())?, options)?;
-        let mut options = options.into_owned();
         let out = out.map(os::absolute).transpose()?;
-        if out.is_some() {
-            options = options.with_dialect(None);
-        }
+        let options = if out.is_some() { options.with_dialect(None) } else { options.into_owned() };
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let is_there = out.as_ref().is_some_and(|out| out.exists());
         let is_untidy = is_there && Staging::is_spent(&staging)?;
@@ -163,19 +159,19 @@ impl Repack {
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
         if !options.incomplete {
-            refuse_unfinished(&nodes)?;
+            missing::refuse_unfinished(&nodes)?;
         }
         let options = &options.with_dialect(nodes::dialect_of(&nodes, &options)?);
         let absent = missing::absent(&nodes, options)?;
         let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
         let pool = pool(options.workers)?;
-        let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
-        let Jobs { mut jobs, form, groups, left, records, files, mut notes } =
-            Jobs::new(nodes, &place, options, &Arc::new(pool))?;
+        let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
+        let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } =
+            ArrayJobs::new(nodes, &roots, options, &Arc::new(pool))?;
         notes.extend(of_levels);
         refuse_lacking(&root, jobs.is_empty(), &absent, options)?;
         let done = match &out {
-            Some(_) if is_untidy => Some(Done::Untidy),
+            Some(_) if is_untidy => Some(EarlierResult::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
             _ => None,
         };
@@ -185,7 +181,7 @@ impl Repack {
         }
         let todo = todo(&jobs)?;
         let pixels = todo.iter().map(|(job, position)| jobs[*job].change.pixel_bytes(position));
-        let counters = Counters::of(pixels.fold(0, u64::saturating_add));
+        let counters = ProgressCounters::of(pixels.fold(0, u64::saturating_add));
         let repack = Self {
             root,
             out,
@@ -241,7 +237,7 @@ impl Repack {
             ));
         }
         if let Some(done) = self.done {
-            if done == Done::Untidy {
+            if done == EarlierResult::Untidy {
                 Staging::discard(&self.staging)?;
             }
             let (shards_found, bytes_pixels) = (self.todo.len() as u64, self.counters.total());
@@ -249,8 +245,8 @@ impl Repack {
         }
         let staged = self.out.is_some() || self.jobs.iter().any(|job| !job.in_place);
         if self.options.space == SpaceCheck::Estimated {
-            let is_copied = self.out.is_some() || (staged && self.form == Form::Designed);
-            space::Plan {
+            let is_copied = self.out.is_some() || (staged && self.form == ResultForm::Designed);
+            space::SpaceNeeds {
                 jobs: &self.jobs,
                 todo: &self.todo,
                 lanes: self.lanes()?.count as u64,
@@ -288,7 +284,7 @@ impl Repack {
                     false => os::publish(&staging.tree(), out)?,
                 }
             }
-            None if self.form == Form::Designed => {
+            None if self.form == ResultForm::Designed => {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
                 consolidated.set_aside()?;
                 os::exchange(&staging.tree(), &self.root)?;
@@ -316,7 +312,11 @@ impl Repack {
             });
             arrays.insert(job.name.clone(), entry);
         }
-        Ok(if self.form == Form::Zarr3 { arrays } else { Map::from_iter([(String::new(), Value::Object(arrays))]) })
+        Ok(if self.form == ResultForm::Zarr3 {
+            arrays
+        } else {
+            Map::from_iter([(String::new(), Value::Object(arrays))])
+        })
     }
 
     fn mentions(&self) -> Mentions<'_> {
@@ -327,14 +327,14 @@ impl Repack {
         self.jobs.iter().map(|job| &job.change).collect()
     }
 
-    fn lanes(&self) -> Result<Lanes> {
-        Lanes::new(&self.changes(), self.todo.len(), self.options.memory_bytes, self.options.workers)
+    fn lanes(&self) -> Result<ShardLanes> {
+        ShardLanes::new(&self.changes(), self.todo.len(), self.options.memory_bytes, self.options.workers)
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
         let (totals, chunk_files) = (Mutex::new(Totals::default()), AtomicU64::new(0));
-        let made = |job: usize, outcome: Outcome| {
-            if !self.jobs[job].change.target.layout().has_index() && !matches!(outcome, Outcome::Empty) {
+        let made = |job: usize, outcome: ShardOutcome| {
+            if !self.jobs[job].change.target.layout().has_index() && !matches!(outcome, ShardOutcome::Empty) {
                 chunk_files.fetch_add(1, Relaxed);
             }
             self.jobs[job].chunks.fetch_add(outcome.chunks(), Relaxed);
@@ -353,7 +353,7 @@ impl Repack {
         let sync = self.options.sync;
         let tree = staging.tree();
         let changes = self.changes();
-        let is_whole = self.out.is_some() || self.form == Form::Designed;
+        let is_whole = self.out.is_some() || self.form == ResultForm::Designed;
         if is_whole {
             Rest { root: &self.root, changes: &changes, left: &self.left, records: self.records.as_deref(), sync }
                 .copy(&tree)?;
@@ -361,7 +361,7 @@ impl Repack {
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             match self.form {
-                Form::Zarr3 => {
+                ResultForm::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !is_whole {
                         Rest { root: job.change.source.path(), changes: &changes, left: &[], records: None, sync }
@@ -372,8 +372,8 @@ impl Repack {
                     settle::forget_slots_of_level(&mut document, job);
                     documents::put_for(&place.join("zarr.json"), &document, old)?;
                 }
-                Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
-                Form::Designed => {
+                ResultForm::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
+                ResultForm::Designed => {
                     let design = job.change.design.iter();
                     let documents = design.flat_map(|design| design.finished(|own| job.settle(own)));
                     for (key, document) in documents {
@@ -430,16 +430,16 @@ fn refuse_lacking(root: &Path, is_empty: bool, absent: &[Broken], options: &Repa
 }
 
 /// That the result is there already; refused if it is that of another call.
-fn done_before(out: &Path, root: &Path, jobs: &[Job], options: &RepackOptions) -> Result<Done> {
+fn done_before(out: &Path, root: &Path, jobs: &[ArrayJob], options: &RepackOptions) -> Result<EarlierResult> {
     let sources: Vec<&Array> = jobs.iter().map(|job| &job.change.source).collect();
     match receipt::is_of(out, root, &sources, options)? {
-        true => Ok(Done::Tidy),
+        true => Ok(EarlierResult::Tidy),
         false => Err(Error::Exists { path: out.to_path_buf() }),
     }
 }
 
 /// Refuses arrays that lost chunks, or says what is given up of them.
-fn look_for_lost(jobs: &mut [Job], options: &RepackOptions, was_begun: bool) -> Result<()> {
+fn look_for_lost(jobs: &mut [ArrayJob], options: &RepackOptions, was_begun: bool) -> Result<()> {
     for job in jobs {
         match options.incomplete {
             true => job.given_up = GivenUp::of(&job.change)?,
@@ -451,7 +451,7 @@ fn look_for_lost(jobs: &mut [Job], options: &RepackOptions, was_begun: bool) -> 
 }
 
 /// The shards of all jobs, by job and position.
-fn todo(jobs: &[Job]) -> Result<Vec<(usize, Vec<u64>)>> {
+fn todo(jobs: &[ArrayJob]) -> Result<Vec<(usize, Vec<u64>)>> {
     let mut todo = Vec::new();
     for (number, job) in jobs.iter().enumerate() {
         todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
@@ -480,21 +480,4 @@ fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Chunks of an open shard are found only by their headers, which stand in what looks like a gap. A copy has no headers
-/// any more, so that nothing could recover it.
-fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
-    for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
-        let of_image = match &node.kind {
-            Kind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
-            _ => false,
-        };
-        if of_image || is_unfinished(&node.document()?["attributes"]) {
-            let reason = "its writer did not finish, and the result would lack what a recovery may still find, and \
-                          could not be recovered; recover it first, or give that up with the option `incomplete`";
-            return Err(Error::format(&node.path, reason));
-        }
-    }
-    Ok(())
 }

@@ -7,7 +7,7 @@ use crate::config::Dialect;
 use crate::error::Result;
 use crate::fs::look;
 use crate::offline::array::Array;
-use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 
 /// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
 pub(super) fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
@@ -29,7 +29,7 @@ pub(super) fn dialect_of(nodes: &[Node], options: &RepackOptions) -> Result<Opti
 
 /// The groups above an array, from the root down.
 pub(super) fn groups_above<'a>(nodes: &'a [Node], name: &'a str) -> impl Iterator<Item = &'a Node> {
-    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group(_)) && is_above(&node.name, name))
+    nodes.iter().filter(move |node| matches!(node.kind, NodeKind::Group(_)) && is_above(&node.name, name))
 }
 
 /// Whether a group of this name is above the array `name`.
@@ -50,7 +50,7 @@ pub(super) fn converted_groups<'a>(nodes: &'a [Node], selection: &'a Selection<'
     };
     let around: Vec<&str> = nodes
         .iter()
-        .filter(|node| matches!(node.kind, Kind::Group(_)))
+        .filter(|node| matches!(node.kind, NodeKind::Group(_)))
         .filter(is_zarr2)
         .filter(|node| is_around(node))
         .map(|node| node.name.as_str())
@@ -59,7 +59,7 @@ pub(super) fn converted_groups<'a>(nodes: &'a [Node], selection: &'a Selection<'
         around.contains(&node.name.as_str())
             || groups_above(nodes, &node.name).any(|group| around.contains(&group.name.as_str()))
     };
-    nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))).filter(is_zarr2).filter(is_converted)
+    nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_))).filter(is_zarr2).filter(is_converted)
 }
 
 /// The arrays that nobody asked for, but that go along: those that no reader would find any more in a group of Zarr v3,

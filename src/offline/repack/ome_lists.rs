@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::groups::{Group, OME, without_attributes};
+use super::groups::{OME, RepackedGroup, without_attributes};
 use super::left_out::LeftOut;
 use super::ome_xml::without_images;
 use crate::error::Result;
@@ -41,7 +41,7 @@ pub(super) struct Corrected {
 
 /// Takes out of the groups' lists what is left out, and groups in which nothing is left out of `groups`. `root`: the
 /// folder of the old dataset.
-pub(super) fn correct(left_out: &LeftOut, groups: &mut Vec<Group>, root: &Path) -> Result<Corrected> {
+pub(super) fn correct(left_out: &LeftOut, groups: &mut Vec<RepackedGroup>, root: &Path) -> Result<Corrected> {
     let mut corrected = Corrected::default();
     if left_out.is_empty() {
         return Ok(corrected);
@@ -87,7 +87,7 @@ impl Gone<'_> {
         path.and_then(Value::as_str).is_some_and(|path| self.is_gone(&below(group, path.trim_matches('/'))))
     }
 
-    fn forget_levels(&mut self, group: &mut Group) {
+    fn forget_levels(&mut self, group: &mut RepackedGroup) {
         let name = group.name.clone();
         let Some(ome) = ome_of(group) else { return };
         let Some(images) = ome.get_mut("multiscales").and_then(Value::as_array_mut) else { return };
@@ -105,7 +105,7 @@ impl Gone<'_> {
         drop_empty(group);
     }
 
-    fn forget_listed(&mut self, group: &mut Group) {
+    fn forget_listed(&mut self, group: &mut RepackedGroup) {
         let name = group.name.clone();
         let Some(ome) = ome_of(group) else { return };
         for (key, pointer) in LISTS {
@@ -131,7 +131,7 @@ impl Gone<'_> {
     fn forget_series(
         &self,
         collection: &str,
-        groups: &mut Vec<Group>,
+        groups: &mut Vec<RepackedGroup>,
         root: &Path,
         corrected: &mut Corrected,
     ) -> Result<()> {
@@ -155,7 +155,7 @@ impl Gone<'_> {
             Some(group) => group.document["attributes"][OME] = series,
             None => {
                 let document = zarr3::group(json!({OME: series}));
-                groups.push(Group { name: lists.clone(), document, is_new: true });
+                groups.push(RepackedGroup { name: lists.clone(), document, is_new: true });
             }
         }
         let file = root.join(&lists).join(XML);
@@ -174,17 +174,18 @@ impl Gone<'_> {
 }
 
 /// The groups that are collections of images.
-fn collections(groups: &mut [Group]) -> Vec<String> {
-    let is_one = |group: &mut Group| ome_of(group).is_some_and(|ome| ome.get("bioformats2raw.layout").is_some());
+fn collections(groups: &mut [RepackedGroup]) -> Vec<String> {
+    let is_one =
+        |group: &mut RepackedGroup| ome_of(group).is_some_and(|ome| ome.get("bioformats2raw.layout").is_some());
     groups.iter_mut().filter_map(|group| is_one(group).then(|| group.name.clone())).collect()
 }
 
-fn ome_of(group: &mut Group) -> Option<&mut Value> {
+fn ome_of(group: &mut RepackedGroup) -> Option<&mut Value> {
     group.document.get_mut("attributes")?.get_mut(OME)
 }
 
 /// Takes OME-Zarr's metadata away where they say nothing but their version.
-fn drop_empty(group: &mut Group) {
+fn drop_empty(group: &mut RepackedGroup) {
     let says_nothing = |ome: &mut Value| ome.as_object().is_some_and(|ome| ome.keys().all(|key| key == "version"));
     if ome_of(group).is_some_and(says_nothing) {
         let attributes = group.document.get_mut("attributes").and_then(Value::as_object_mut);

@@ -10,7 +10,7 @@ use crate::format::zip::directory::{Directory, Named, comment, order};
 use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, Origin, PAGE, WRITTEN_AT_ONCE};
 use crate::format::zip::{Content, Modified, crc32};
 use crate::fs::system::FileExt;
-use crate::fs::{self as os, document, hidden, look, rename_new, sync_folder_of};
+use crate::fs::{self as os, document, look};
 use crate::offline::hierarchy::RECEIPT;
 
 const ROOT: &str = "zarr.json";
@@ -18,9 +18,8 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// Writes what is in `tree` into the new archive `out`, which appears when all is in it.
 pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
-    let partial = hidden(out, "partial");
     let failed = |error| Error::io("write", out, error);
-    let packed = os::create_new(&partial).map_err(failed).and_then(|file| {
+    os::make_file(out, sync, |file| {
         let mut packer = Packer { file, end: 0, directory: Directory::default() };
         let mut names = Vec::new();
         list(tree, tree, &mut names)?;
@@ -31,14 +30,8 @@ pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
         })?;
         names.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
         names.iter().try_for_each(|(name, path)| packer.add(name, path))?;
-        packer.finish(&comment(&root["attributes"]), sync).map_err(failed)
-    });
-    let named = packed.and_then(|()| rename_new(&partial, out).map_err(failed));
-    if named.is_err() {
-        let _ = std::fs::remove_file(&partial);
-    }
-    named?;
-    if sync { sync_folder_of(out) } else { Ok(()) }
+        packer.finish(&comment(&root["attributes"])).map_err(failed)
+    })
 }
 
 /// All files below a folder with their names in the archive.
@@ -66,13 +59,13 @@ fn list(root: &Path, folder: &Path, names: &mut Vec<(String, PathBuf)>) -> Resul
     Ok(())
 }
 
-struct Packer {
-    file: File,
+struct Packer<'a> {
+    file: &'a File,
     end: u64,
     directory: Directory,
 }
 
-impl Packer {
+impl Packer<'_> {
     /// Adds a file; one of a page or more begins on a page.
     fn add(&mut self, name: &str, path: &Path) -> Result<()> {
         let source = File::open(path).map_err(|error| Error::io("open", path, error))?;
@@ -101,8 +94,7 @@ impl Packer {
         Ok(())
     }
 
-    fn finish(self, comment: &str, sync: bool) -> io::Result<()> {
-        self.file.write_all_at(&self.directory.at(self.end, comment), self.end)?;
-        if sync { self.file.sync_all() } else { Ok(()) }
+    fn finish(self, comment: &str) -> io::Result<()> {
+        self.file.write_all_at(&self.directory.at(self.end, comment), self.end)
     }
 }

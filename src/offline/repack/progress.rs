@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::offline::progress::Counters;
+use crate::offline::progress::ProgressCounters;
 
 /// What one shard has added to the counters so far.
 pub(super) struct Tally<'a> {
-    pub(super) counters: &'a Counters,
+    pub(super) counters: &'a ProgressCounters,
     pub(super) added: AtomicU64,
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::listing::Listing;
+use super::listing::FileListing;
 use super::options::RepackOptions;
 use crate::error::{Error, Result};
 use crate::fs::{self as os, document};
@@ -21,7 +21,7 @@ const VERSION: u64 = 2;
 
 /// Whether `out` is what the call would make.
 pub(super) fn is_of(out: &Path, source: &Path, arrays: &[&Array], options: &RepackOptions) -> Result<bool> {
-    let mut result = Listing::of(out)?;
+    let mut result = FileListing::of(out)?;
     let [receipt] = &result.receipts[..] else { return Ok(false) };
     let Some(known) = document::read(receipt)? else { return Ok(false) };
     // What reached the device before it got its name is as good as what needn't.
@@ -36,7 +36,7 @@ pub(super) fn is_of(out: &Path, source: &Path, arrays: &[&Array], options: &Repa
 
 /// What the files of a dataset, and those of others that its manifests name, are like now.
 pub(super) fn of_source(source: &Path, arrays: &[&Array]) -> Result<String> {
-    let mut listing = Listing::of(source)?;
+    let mut listing = FileListing::of(source)?;
     arrays.iter().try_for_each(|array| listing.add_references(array))?;
     Ok(listing.fingerprint())
 }
@@ -57,7 +57,7 @@ pub(super) fn leave(
         "options": text(options),
         "synced": options.sync,
         "source_files": source_files,
-        "files": Listing::of(tree)?.fingerprint(),
+        "files": FileListing::of(tree)?.fingerprint(),
     });
     os::put(&folder.join(RECEIPT), &document::render(&receipt))
 }

@@ -11,7 +11,7 @@ use crate::format::provenance::ATTRIBUTE;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
@@ -124,7 +124,7 @@ fn refused(error: &Error, name: &str) -> Error {
 
 /// The names of arrays, and of groups where there are no arrays.
 fn listed(nodes: &[Node]) -> String {
-    let is_group = |node: &&Node| matches!(node.kind, Kind::Group(_));
+    let is_group = |node: &&Node| matches!(node.kind, NodeKind::Group(_));
     let names: Vec<_> = nodes.iter().filter(|node| !is_group(node)).map(|node| format!("{:?}", node.name)).collect();
     let more = if names.len() > NAMES_MAX { ", …" } else { "" };
     names[..names.len().min(NAMES_MAX)].join(", ") + more

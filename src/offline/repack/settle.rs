@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::groups::Group;
-use super::jobs::{Form, Job};
+use super::groups::RepackedGroup;
+use super::jobs::{ArrayJob, ResultForm};
 use super::staging::{below, is_behind_link};
 use super::{consolidated, documents};
 use crate::error::Result;
@@ -18,14 +18,14 @@ use crate::fs::document;
 pub(super) struct Mentions<'a> {
     /// Where the dataset stands that is repacked.
     pub(super) root: &'a Path,
-    pub(super) jobs: &'a [Job],
-    pub(super) groups: &'a [Group],
-    pub(super) form: Form,
+    pub(super) jobs: &'a [ArrayJob],
+    pub(super) groups: &'a [RepackedGroup],
+    pub(super) form: ResultForm,
 }
 
 impl<'a> Mentions<'a> {
     /// The groups that are part of the result at `root`: where a link was copied, what it leads to is not changed.
-    pub(super) fn groups_in(&self, root: &Path) -> impl Iterator<Item = &'a Group> {
+    pub(super) fn groups_in(&self, root: &Path) -> impl Iterator<Item = &'a RepackedGroup> {
         let is_copy = root != self.root;
         self.groups.iter().filter(move |group| !(is_copy && is_behind_link(root, &group.name)))
     }
@@ -44,9 +44,9 @@ impl<'a> Mentions<'a> {
             }
         }
         match self.form {
-            Form::Zarr3 => self.groups_in(root).try_for_each(|group| put_group(group, root, self.jobs))?,
-            Form::Kept => self.put_said(root)?,
-            Form::Designed => {}
+            ResultForm::Zarr3 => self.groups_in(root).try_for_each(|group| put_group(group, root, self.jobs))?,
+            ResultForm::Kept => self.put_said(root)?,
+            ResultForm::Designed => {}
         }
         if root == self.root { self.put_around() } else { Ok(()) }
     }
@@ -75,8 +75,8 @@ impl<'a> Mentions<'a> {
     }
 
     /// The documents in which this crate's writer speaks of the arrays, and of which.
-    fn said(&self) -> Result<BTreeMap<PathBuf, Vec<&'a Job>>> {
-        let mut documents: BTreeMap<PathBuf, Vec<&'a Job>> = BTreeMap::new();
+    fn said(&self) -> Result<BTreeMap<PathBuf, Vec<&'a ArrayJob>>> {
+        let mut documents: BTreeMap<PathBuf, Vec<&'a ArrayJob>> = BTreeMap::new();
         for job in self.jobs.iter().filter(|job| job.change.source.is_image()) {
             if let Some((document, _)) = job.change.source.said()? {
                 documents.entry(document).or_default().push(job);
@@ -99,7 +99,7 @@ impl<'a> Mentions<'a> {
 }
 
 /// Writes a group's document in the dataset at `root`, if it has to say something else now.
-fn put_group(group: &Group, root: &Path, jobs: &[Job]) -> Result<()> {
+fn put_group(group: &RepackedGroup, root: &Path, jobs: &[ArrayJob]) -> Result<()> {
     let mut document = group.document.clone();
     forget_slots(&group.name, &mut document, jobs);
     if document == group.document && !group.is_new {
@@ -114,7 +114,7 @@ fn put_group(group: &Group, root: &Path, jobs: &[Job]) -> Result<()> {
 }
 
 /// Takes back what the live writer said of its slots, which are gone, and of the number of its chunks.
-fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
+fn forget_slots(group: &str, document: &mut Value, jobs: &[ArrayJob]) {
     let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
     let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
     let Some(mut own) = ProvenanceMut::of(document) else { return };
@@ -123,7 +123,7 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
 }
 
 /// The same for a level of a pyramid, which speaks for itself. False: it is none.
-pub(super) fn forget_slots_of_level(document: &mut Value, job: &Job) -> bool {
+pub(super) fn forget_slots_of_level(document: &mut Value, job: &ArrayJob) -> bool {
     if !document.get("attributes").is_some_and(provenance::is_level) {
         return false;
     }
@@ -134,7 +134,7 @@ pub(super) fn forget_slots_of_level(document: &mut Value, job: &Job) -> bool {
 }
 
 /// The same in any document in which the writer speaks of these arrays.
-fn forget_slots_in(file: &Path, jobs: &[&Job]) -> Result<()> {
+fn forget_slots_in(file: &Path, jobs: &[&ArrayJob]) -> Result<()> {
     let Some(before) = document::read(file)? else { return Ok(()) };
     let mut document = before.clone();
     let Some(mut own) = ProvenanceMut::of(&mut document) else { return Ok(()) };

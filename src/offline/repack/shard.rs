@@ -7,10 +7,10 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::change::{Change, Work};
-use super::chunks::Item;
+use super::chunks::SourceChunk;
 use super::progress::Tally;
 use super::source_file::SourceFile;
-use super::writer::{Writer, Written, about};
+use super::writer::{ShardWriter, WrittenChunk, about};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs as os;
@@ -21,7 +21,7 @@ use crate::offline::array::shard_file::ShardFile;
 
 /// What became of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ShardOutcome {
     Written {
         chunks: u64,
         bytes: u64,
@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
     Empty,
 }
 
-impl Outcome {
+impl ShardOutcome {
     /// The chunks that the shard holds.
     pub(super) fn chunks(self) -> u64 {
         match self {
@@ -54,15 +54,15 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn add(&mut self, outcome: Outcome) {
+    pub(crate) fn add(&mut self, outcome: ShardOutcome) {
         match outcome {
-            Outcome::Written { chunks, bytes } => {
+            ShardOutcome::Written { chunks, bytes } => {
                 self.shards_written += 1;
                 self.chunks += chunks;
                 self.bytes += bytes;
             }
-            Outcome::Found { .. } => self.shards_found += 1,
-            Outcome::Empty => {}
+            ShardOutcome::Found { .. } => self.shards_found += 1,
+            ShardOutcome::Empty => {}
         }
     }
 }
@@ -70,26 +70,26 @@ impl Totals {
 impl Change {
     /// Makes the new shard at a position, unless it is there already. `parcels` chunks at most are on their way at
     /// once.
-    pub(super) fn shard(&self, position: &[u64], parcels: usize, tally: &Tally<'_>) -> Result<Outcome> {
+    pub(super) fn shard(&self, position: &[u64], parcels: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
         let path = self.target.file_path(position);
         let in_place = self.source.folder() == self.target.folder();
         if !in_place && let Some((_, index)) = opened(&self.target, position)? {
-            return Ok(Outcome::Found { chunks: index.entries().count() as u64 });
+            return Ok(ShardOutcome::Found { chunks: index.entries().count() as u64 });
         }
         if in_place && self.work == Work::Copy && !self.target.layout().has_index() {
             // There is nothing else to be done in a file that is a chunk.
-            return Ok(Outcome::Found { chunks: 1 });
+            return Ok(ShardOutcome::Found { chunks: 1 });
         }
         let partial = os::hidden(&path, "partial");
         let items = if self.work == Work::Reshape { None } else { Some(self.items(position)?) };
         if let Some((items, files)) = &items {
             if items.is_empty() && !in_place && !self.keeps_empty() {
-                return Ok(Outcome::Empty);
+                return Ok(ShardOutcome::Empty);
             }
             if self.is_tidy(position, items, files) {
                 if in_place {
                     let _ = fs::remove_file(&partial);
-                    return Ok(Outcome::Found { chunks: items.len() as u64 });
+                    return Ok(ShardOutcome::Found { chunks: items.len() as u64 });
                 }
                 self.create_parents(&path)?;
                 return self.clone_file(&files[0], items, &partial, &path, tally);
@@ -97,7 +97,7 @@ impl Change {
         }
         self.create_parents(&path)?;
         let file = self.create(&partial).map_err(|error| Error::io("create", &partial, error))?;
-        let mut writer = Writer::new(self, &partial, file, tally);
+        let mut writer = ShardWriter::new(self, &partial, file, tally);
         let written = match items {
             Some((items, files)) => writer.items(&items, &files, parcels),
             None => writer.reshaped(position, parcels),
@@ -106,14 +106,14 @@ impl Change {
         written.inspect_err(|_| drop(fs::remove_file(&partial)))?;
         if writer.is_empty() && !in_place && !self.keeps_empty() {
             return fs::remove_file(&partial)
-                .map(|()| Outcome::Empty)
+                .map(|()| ShardOutcome::Empty)
                 .map_err(|error| Error::io("remove", &partial, error));
         }
         let written = writer.finish()?;
         self.verify(position, &partial, &written)?;
         os::rename(&partial, &path, self.sync)?;
         let bytes = written.iter().map(|chunk| chunk.range.nbytes).sum();
-        Ok(Outcome::Written { chunks: written.len() as u64, bytes })
+        Ok(ShardOutcome::Written { chunks: written.len() as u64, bytes })
     }
 
     /// Creates the folders above a shard, of which none may lead out of the array's.
@@ -136,11 +136,11 @@ impl Change {
     fn clone_file(
         &self,
         source: &SourceFile,
-        items: &[Item],
+        items: &[SourceChunk],
         partial: &Path,
         path: &Path,
         tally: &Tally<'_>,
-    ) -> Result<Outcome> {
+    ) -> Result<ShardOutcome> {
         let failed = |error: std::io::Error| Error::io("copy to", partial, error);
         let opened = |path: &Path| {
             let file = ShardFile::open(path.to_path_buf())?;
@@ -164,11 +164,11 @@ impl Change {
         os::rename(partial, path, self.sync)?;
         let bytes = items.iter().map(|item| item.range.nbytes).sum();
         tally.read(bytes);
-        Ok(Outcome::Written { chunks: items.len() as u64, bytes })
+        Ok(ShardOutcome::Written { chunks: items.len() as u64, bytes })
     }
 
     /// Refuses a chunk that nothing vouches for.
-    fn look_at(&self, file: &ShardFile, item: &Item) -> Result<()> {
+    fn look_at(&self, file: &ShardFile, item: &SourceChunk) -> Result<()> {
         let mut room = self.idle_rooms.take().unwrap_or_default();
         file.read(item.range, &mut room)?;
         let vouched = self.vouched(file, item.range, &item.at, &room);
@@ -177,7 +177,7 @@ impl Change {
     }
 
     /// Reads the written shard back, index and chunks, and compares.
-    fn verify(&self, position: &[u64], partial: &Path, written: &[Written]) -> Result<()> {
+    fn verify(&self, position: &[u64], partial: &Path, written: &[WrittenChunk]) -> Result<()> {
         let differs =
             |what: String| Error::format(partial, format!("reads back otherwise than it was written: {what}"));
         let file = ShardFile::open(partial.to_path_buf())?.ok_or_else(|| differs("it has gone".into()))?;
@@ -186,7 +186,7 @@ impl Change {
         if present != written.len() {
             return Err(differs(format!("its index names {present} chunks instead of {}", written.len())));
         }
-        let compare = |chunk: &Written| {
+        let compare = |chunk: &WrittenChunk| {
             let at = self.target.layout().chunk_at(position, chunk.entry);
             let Some(at) = at.filter(|_| index.entry(chunk.entry) == Ok(Some(chunk.range))) else {
                 return Err(differs(format!("the index entry of chunk {}", chunk.entry)));

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::change::{Change, Work};
-use super::jobs::Job;
+use super::jobs::ArrayJob;
 use crate::archive_file::is_archive_name;
 use crate::config::Compressor;
 use crate::error::{Error, Result};
@@ -18,8 +18,8 @@ const DEPTH_MAX: usize = 64;
 const NO_ROOM: io::ErrorKind = io::ErrorKind::StorageFull;
 
 /// What is to be made, and where.
-pub(super) struct Plan<'a> {
-    pub(super) jobs: &'a [Job],
+pub(super) struct SpaceNeeds<'a> {
+    pub(super) jobs: &'a [ArrayJob],
     pub(super) todo: &'a [(usize, Vec<u64>)],
     /// Shards in the making at once.
     pub(super) lanes: u64,
@@ -29,7 +29,7 @@ pub(super) struct Plan<'a> {
     pub(super) result: &'a Path,
 }
 
-impl Plan<'_> {
+impl SpaceNeeds<'_> {
     /// # Errors
     ///
     /// As of a full disk, when the estimate says that there is no room for what is still to be made.
@@ -54,7 +54,7 @@ impl Plan<'_> {
         let mut needed: u64 = 0;
         let mut rebuilt: u64 = 0;
         for (number, job) in self.jobs.iter().enumerate() {
-            let stored = Stored::of(&job.change)?;
+            let stored = StoredFiles::of(&job.change)?;
             rebuilt = rebuilt.saturating_add(stored.len);
             let bytes = if job.in_place {
                 stored.largest.saturating_mul(self.lanes)
@@ -123,14 +123,14 @@ impl Change {
 
 /// What the files of an array take.
 #[derive(Debug, Default)]
-struct Stored {
+struct StoredFiles {
     /// Bytes on the disk, none of them beyond a file's end.
     bytes: u64,
     len: u64,
     largest: u64,
 }
 
-impl Stored {
+impl StoredFiles {
     fn of(change: &Change) -> Result<Self> {
         let mut stored = Self::default();
         if let Some(manifest) = change.source.manifest() {

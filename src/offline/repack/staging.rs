@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::listing::Listing;
+use super::listing::FileListing;
 use crate::error::{Error, Result};
 use crate::fs::document;
 use crate::fs::is_below;
@@ -158,9 +158,9 @@ pub(super) fn is_behind_link(root: &Path, name: &str) -> bool {
     })
 }
 
-/// By what an array is known to be the same in a later call: what it is read from, as [`Listing`] tells it.
+/// By what an array is known to be the same in a later call: what it is read from, as [`FileListing`] tells it.
 pub(crate) fn fingerprint(array: &Array) -> Result<String> {
-    let mut listing = Listing::default();
+    let mut listing = FileListing::default();
     listing.add_chunks(array)?;
     listing.add_references(array)?;
     Ok(listing.fingerprint())

@@ -9,7 +9,7 @@ use crate::format::codecs::Chain;
 use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout, product};
-use crate::format::{DIMENSION_NAMES, Metadata, zarr3};
+use crate::format::{DIMENSION_NAMES, Metadata, rules, zarr3};
 use crate::geometry::nearest_multiples;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
@@ -56,7 +56,7 @@ pub(super) fn of(
     }
     let keys = match &layout.files {
         Files::Grid { keys, .. } if !is_new && metadata.manifest.is_none() => *keys,
-        _ => KeyEncoding::of_writer(options.to()),
+        _ => KeyEncoding::of_writer(rules(options.to()).key_prefix),
     };
     let names = layout.names.clone().or(names);
     let mut attributes = metadata.attributes.clone();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::change::Change;
-use super::chunks::{Item, OpenFiles};
+use super::chunks::{SourceChunk, SourceFiles};
 use super::progress::Tally;
 use super::source_file::SourceFile;
 use super::transcoder::EncodedChunk;
@@ -18,7 +18,7 @@ use crate::geometry::for_each_position;
 
 /// A chunk that was written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Written {
+pub(super) struct WrittenChunk {
     /// By what the index knows it.
     pub(super) entry: u64,
     pub(super) range: Range,
@@ -26,16 +26,16 @@ pub(super) struct Written {
 }
 
 /// A shard in the making.
-pub(super) struct Writer<'a> {
+pub(super) struct ShardWriter<'a> {
     change: &'a Change,
     path: &'a Path,
     file: File,
     end: u64,
-    written: Vec<Written>,
+    written: Vec<WrittenChunk>,
     tally: &'a Tally<'a>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ShardWriter<'a> {
     pub(super) fn new(change: &'a Change, path: &'a Path, file: File, tally: &'a Tally<'a>) -> Self {
         Self { change, path, file, end: change.first_byte(), written: Vec::new(), tally }
     }
@@ -45,13 +45,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Copies chunks, or encodes them again.
-    pub(super) fn items(&mut self, items: &[Item], files: &[Arc<SourceFile>], parcels: usize) -> Result<()> {
+    pub(super) fn items(&mut self, items: &[SourceChunk], files: &[Arc<SourceFile>], parcels: usize) -> Result<()> {
         let change = self.change;
         let mut rooms: Vec<EncodedChunk> = Vec::new();
         rooms.resize_with(parcels.min(items.len()), EncodedChunk::default);
         for batch in items.chunks(parcels) {
-            let opened = OpenFiles::new(&change.source, files);
-            let fetch = |(item, parcel): (&Item, &mut EncodedChunk)| {
+            let opened = SourceFiles::new(&change.source, files);
+            let fetch = |(item, parcel): (&SourceChunk, &mut EncodedChunk)| {
                 self.tally.counters.go_on()?;
                 let file = opened.get(item.file)?;
                 parcel.entry = item.entry;
@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
             let bytes = &parcel.room[..parcel.used];
             self.file.write_all_at(bytes, self.end).map_err(|error| Error::io("write", self.path, error))?;
             let range = Range { offset: self.end, nbytes: bytes.len() as u64 };
-            self.written.push(Written { entry: parcel.entry, range, digest: parcel.digest });
+            self.written.push(WrittenChunk { entry: parcel.entry, range, digest: parcel.digest });
             self.end += range.nbytes;
         }
         self.tally.pixels(parcels.len() as u64 * self.change.target.metadata().chunk_bytes() as u64);
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the index; everything is on the device then.
-    pub(super) fn finish(self) -> Result<Vec<Written>> {
+    pub(super) fn finish(self) -> Result<Vec<WrittenChunk>> {
         let failed = |error: std::io::Error| Error::io("write", self.path, error);
         let entries = self.written.iter().map(|chunk| (chunk.entry, (chunk.range.offset, chunk.range.nbytes)));
         let index = self.change.target.layout().encode_index(&entries.collect(), self.end)?;

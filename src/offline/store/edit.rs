@@ -7,9 +7,9 @@ use std::sync::{MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::rewrite::{Changes, Counts, Rewrite};
-use super::view::{Owner, View, Views};
-use super::{Editing, Ledger, Named, Shard, Store, disk, keys};
+use super::rewrite::{Changes, ChunkCounts, Rewrite};
+use super::view::{ArrayOwner, ArrayView, ArrayViews};
+use super::{Editing, KeyTarget, Ledger, ShardAddress, Store, disk, keys};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::{ProvenanceMut, Slots};
@@ -100,7 +100,7 @@ impl Store {
         let mut editing = self.editing()?;
         let views = self.views();
         let lister = self.lister(&views);
-        let whole: Vec<&View> = views.all().filter(|view| view.base.starts_with(prefix)).collect();
+        let whole: Vec<&ArrayView> = views.all().filter(|view| view.base.starts_with(prefix)).collect();
         for view in &whole {
             if let Some(owner) = &view.owner {
                 self.note_edit(&mut editing, owner)?;
@@ -112,7 +112,8 @@ impl Store {
             }
         }
         let keys = lister.list_prefix(prefix)?;
-        let is_document = |key: &&String| matches!(self.named(&views, key), Ok(Named::Document(_) | Named::File));
+        let is_document =
+            |key: &&String| matches!(self.named(&views, key), Ok(KeyTarget::Document(_) | KeyTarget::File));
         let (files, chunks): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_document);
         self.change(&mut editing, chunks.into_iter().map(|key| (key.as_str(), None)))?;
         // Those above the others come last.
@@ -161,12 +162,12 @@ impl Store {
         for (key, value) in values {
             let views = self.views();
             match self.named(&views, key)? {
-                Named::Chunk(..) => chunks.push((key, value)),
-                Named::Document(view) => {
+                KeyTarget::Chunk(..) => chunks.push((key, value)),
+                KeyTarget::Document(view) => {
                     self.change_document(view, value.as_deref())?;
                     self.reload()?;
                 }
-                Named::File => {
+                KeyTarget::File => {
                     if value.is_some() {
                         refuse_misspelt(&views, key)?;
                     }
@@ -183,10 +184,10 @@ impl Store {
             self.reload()?;
         }
         let views = self.views();
-        let mut shards: BTreeMap<Shard, Changes> = BTreeMap::new();
+        let mut shards: BTreeMap<ShardAddress, Changes> = BTreeMap::new();
         for (key, value) in &chunks {
             // The documents that came before may have made something else of it.
-            let Named::Chunk(view, place) = self.named(&views, key)? else {
+            let KeyTarget::Chunk(view, place) = self.named(&views, key)? else {
                 let reason = "is a chunk no longer, by a document of the same batch";
                 return Err(Error::format(self.root.join(key), reason));
             };
@@ -204,10 +205,10 @@ impl Store {
         Ok(())
     }
 
-    fn change_shard(&self, editing: &mut Editing, view: &View, shard: &[u64], changes: &Changes) -> Result<()> {
+    fn change_shard(&self, editing: &mut Editing, view: &ArrayView, shard: &[u64], changes: &Changes) -> Result<()> {
         let Some(mut rewrite) = Rewrite::plan(&self.root, view, shard, changes)? else { return Ok(()) };
         links::stays_below(&self.root, rewrite.path())?;
-        let Counts { before, after } = rewrite.counts();
+        let ChunkCounts { before, after } = rewrite.counts();
         if let Some(owner) = &view.owner {
             // Before the shard changes the documents stop saying what will not be so.
             self.note_edit(editing, owner)?;
@@ -229,7 +230,7 @@ impl Store {
 
     /// Lets the writer's attributes say that chunks are not all the writer's any more, and no longer how many there
     /// are.
-    fn note_edit(&self, editing: &mut Editing, owner: &Owner) -> Result<()> {
+    fn note_edit(&self, editing: &mut Editing, owner: &ArrayOwner) -> Result<()> {
         if editing.ledgers.contains_key(&owner.document) {
             return Ok(());
         }
@@ -250,7 +251,7 @@ impl Store {
         if after == before { Ok(()) } else { self.put(key, &document::render(&after)) }
     }
 
-    fn change_document(&self, view: &View, value: Option<&[u8]>) -> Result<()> {
+    fn change_document(&self, view: &ArrayView, value: Option<&[u8]>) -> Result<()> {
         let Some(value) = value else { return self.remove(&view.document) };
         let path = self.root.join(&view.document);
         let shown = document::parse(value)
@@ -280,7 +281,7 @@ impl Drop for Store {
 }
 
 /// Refuses a key under which no reader would look for the chunk that is meant.
-fn refuse_misspelt(views: &Views, key: &str) -> Result<()> {
+fn refuse_misspelt(views: &ArrayViews, key: &str) -> Result<()> {
     match views.above(key).find(|(view, below)| view.is_misspelt(below)) {
         Some((view, _)) => {
             let reason = format!(

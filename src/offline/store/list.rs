@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 
-use super::view::{View, Views, files, folders};
+use super::view::{ArrayView, ArrayViews, files, folders};
 use crate::error::{Error, Result};
 use crate::fs::Identity;
 use crate::offline::array::index::Index;
@@ -26,7 +26,7 @@ pub struct Listing {
 /// All that is listed for one root.
 pub(super) struct Lister<'a> {
     pub(super) root: &'a Path,
-    pub(super) views: &'a Views,
+    pub(super) views: &'a ArrayViews,
 }
 
 impl Lister<'_> {
@@ -73,14 +73,14 @@ impl Lister<'_> {
     }
 
     /// The shards of an array whose files are there.
-    pub(super) fn shards(&self, view: &View) -> Result<Vec<Vec<u64>>> {
+    pub(super) fn shards(&self, view: &ArrayView) -> Result<Vec<Vec<u64>>> {
         let mut found = Vec::new();
         self.shards_below(view, "", 0, &mut found)?;
         found.sort();
         Ok(found)
     }
 
-    fn shards_below(&self, view: &View, below: &str, depth: usize, found: &mut Vec<Vec<u64>>) -> Result<()> {
+    fn shards_below(&self, view: &ArrayView, below: &str, depth: usize, found: &mut Vec<Vec<u64>>) -> Result<()> {
         let folder = self.root.join(format!("{}{below}", view.base));
         found.extend(files(&folder)?.iter().filter_map(|name| view.layout.file_position(&format!("{below}{name}"))));
         for name in folders(&folder)? {
@@ -93,7 +93,7 @@ impl Lister<'_> {
     }
 
     /// The keys of a shard's chunks that start with `prefix` below the array.
-    fn chunks(&self, view: &View, shard: &[u64], prefix: &str) -> Result<Vec<String>> {
+    fn chunks(&self, view: &ArrayView, shard: &[u64], prefix: &str) -> Result<Vec<String>> {
         let path = self.root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
         let Some(file) = ShardFile::open(path)? else { return Ok(Vec::new()) };
         let index = Index::read(&file, &view.layout, shard, None)?;
@@ -146,7 +146,7 @@ impl Lister<'_> {
 }
 
 /// What keys of an array's chunks that start with `prefix` have in common, and what of the prefix lies below the array.
-fn start_of<'p>(view: &View, prefix: &'p str) -> Option<(Vec<u64>, &'p str)> {
+fn start_of<'p>(view: &ArrayView, prefix: &'p str) -> Option<(Vec<u64>, &'p str)> {
     let below = match prefix.strip_prefix(view.base.as_str()) {
         Some(below) => below,
         None if view.base.starts_with(prefix) => "",

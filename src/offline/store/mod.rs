@@ -63,7 +63,7 @@ use crate::offline::array::shard_file::ShardFile;
 use disk::{Disk, Local};
 use list::Lister;
 pub use list::Listing;
-use view::{ChunkAddress, View, Views};
+use view::{ArrayView, ArrayViews, ChunkAddress};
 
 /// A dataset as keys and values, one for each document and each chunk, whether or not chunks share shards.
 ///
@@ -83,7 +83,7 @@ use view::{ChunkAddress, View, Views};
 pub struct Store {
     root: PathBuf,
     disk: Box<dyn Disk>,
-    views: RwLock<Arc<Views>>,
+    views: RwLock<Arc<ArrayViews>>,
     editing: Option<Mutex<Editing>>,
 }
 
@@ -136,14 +136,14 @@ impl ByteRange {
 }
 
 /// A shard: the array's base, and which of its shards.
-type Shard<'v> = (&'v str, Vec<u64>);
+type ShardAddress<'v> = (&'v str, Vec<u64>);
 
 /// What a key names.
-enum Named<'v> {
+enum KeyTarget<'v> {
     /// A chunk in a shard.
-    Chunk(&'v View, ChunkAddress),
+    Chunk(&'v ArrayView, ChunkAddress),
     /// The document of an array with shards.
-    Document(&'v View),
+    Document(&'v ArrayView),
     /// A file as it is.
     File,
 }
@@ -167,7 +167,7 @@ impl Store {
         look::refuse_archive(path)?;
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
         links::enter(&root);
-        let views = Views::find(&root)?;
+        let views = ArrayViews::find(&root)?;
         Ok(Self { root, disk: Box::new(Local { sync: true }), views: RwLock::new(Arc::new(views)), editing: None })
     }
 
@@ -211,24 +211,24 @@ impl Store {
         &self.root
     }
 
-    fn views(&self) -> Arc<Views> {
+    fn views(&self) -> Arc<ArrayViews> {
         self.views.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Documents say which arrays have shards.
     fn reload(&self) -> Result<()> {
-        let views = Arc::new(Views::find(&self.root)?);
+        let views = Arc::new(ArrayViews::find(&self.root)?);
         *self.views.write().unwrap_or_else(PoisonError::into_inner) = views;
         Ok(())
     }
 
-    fn named<'v>(&self, views: &'v Views, key: &str) -> Result<Named<'v>> {
+    fn named<'v>(&self, views: &'v ArrayViews, key: &str) -> Result<KeyTarget<'v>> {
         keys::check(&self.root, key)?;
         if let Some(view) = views.of_document(key) {
-            return Ok(Named::Document(view));
+            return Ok(KeyTarget::Document(view));
         }
         let chunk = views.above(key).find_map(|(view, below)| Some((view, view.place(below)?)));
-        Ok(chunk.map_or(Named::File, |(view, place)| Named::Chunk(view, place)))
+        Ok(chunk.map_or(KeyTarget::File, |(view, place)| KeyTarget::Chunk(view, place)))
     }
 
     /// The value of a key; `None` if it has none.
@@ -251,10 +251,10 @@ impl Store {
     pub fn get_partial_values(&self, wanted: &[(&str, ByteRange)]) -> Result<Vec<Option<Vec<u8>>>> {
         let views = self.views();
         let mut values = vec![None; wanted.len()];
-        let mut of_shards: BTreeMap<Shard, Vec<(usize, u64)>> = BTreeMap::new();
+        let mut of_shards: BTreeMap<ShardAddress, Vec<(usize, u64)>> = BTreeMap::new();
         for (number, (key, range)) in wanted.iter().enumerate() {
             match self.named(&views, key)? {
-                Named::Chunk(view, place) => {
+                KeyTarget::Chunk(view, place) => {
                     of_shards.entry((&view.base, place.shard)).or_default().push((number, place.chunk));
                 }
                 named => match self.shown(key, &named)? {
@@ -290,7 +290,7 @@ impl Store {
     pub fn size(&self, key: &str) -> Result<Option<u64>> {
         let views = self.views();
         match self.named(&views, key)? {
-            Named::Chunk(view, place) => {
+            KeyTarget::Chunk(view, place) => {
                 let Some((file, index)) = self.shard(view, &place.shard, &[place.chunk])? else { return Ok(None) };
                 Ok(entry(&file, &index, place.chunk)?.map(|range| range.nbytes))
             }
@@ -303,7 +303,7 @@ impl Store {
     }
 
     /// The open shard at a place and its index as far as it tells of `chunks`; `None` if it is not there.
-    fn shard(&self, view: &View, shard: &[u64], chunks: &[u64]) -> Result<Option<(ShardFile, Index)>> {
+    fn shard(&self, view: &ArrayView, shard: &[u64], chunks: &[u64]) -> Result<Option<(ShardFile, Index)>> {
         let path = self.root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
         let Some(file) = ShardFile::open(path)? else { return Ok(None) };
         let index = Index::read(&file, &view.layout, shard, Some(chunks))?;
@@ -311,13 +311,13 @@ impl Store {
     }
 
     /// What a key that names no chunk has to show.
-    fn shown(&self, key: &str, named: &Named<'_>) -> Result<Shown> {
+    fn shown(&self, key: &str, named: &KeyTarget<'_>) -> Result<Shown> {
         let path = self.root.join(key);
         let is_node = key.rsplit('/').next() == Some("zarr.json");
-        let document = if is_node || matches!(named, Named::Document(_)) { document::read(&path)? } else { None };
+        let document = if is_node || matches!(named, KeyTarget::Document(_)) { document::read(&path)? } else { None };
         let shown = match (named, document) {
-            (Named::Document(_), None) => return Ok(Shown::Nothing),
-            (Named::Document(view), Some(document)) => format::without_shards(view.layout.dialect, &document),
+            (KeyTarget::Document(_), None) => return Ok(Shown::Nothing),
+            (KeyTarget::Document(view), Some(document)) => format::without_shards(view.layout.dialect, &document),
             // What a group has consolidated describes arrays with shards; without it, readers look at the arrays.
             (_, Some(mut document)) if document["consolidated_metadata"].is_object() => {
                 document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
@@ -370,7 +370,7 @@ impl Store {
         self.lister(&self.views()).list_dir(prefix)
     }
 
-    fn lister<'a>(&'a self, views: &'a Views) -> Lister<'a> {
+    fn lister<'a>(&'a self, views: &'a ArrayViews) -> Lister<'a> {
         Lister { root: &self.root, views }
     }
 }

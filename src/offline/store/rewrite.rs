@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::disk::{self, Disk, Draft};
-use super::view::View;
+use super::view::ArrayView;
 use crate::error::{Error, Result};
 use crate::format::index::{Encoded, Range};
 use crate::format::provenance::Slots;
-use crate::format::slot_header::{self, HEADER_BYTES, Header, Origin};
+use crate::format::slot_header::{self, HEADER_BYTES, Origin, SlotHeader};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::scan::read_header;
@@ -24,7 +24,7 @@ pub(super) type Changes<'v> = BTreeMap<u64, Option<&'v [u8]>>;
 /// A shard and what it becomes.
 #[derive(Debug)]
 pub(super) struct Rewrite<'a, 'v> {
-    view: &'a View,
+    view: &'a ArrayView,
     shard: &'a [u64],
     path: PathBuf,
     old: Option<Old>,
@@ -48,25 +48,25 @@ struct Old {
 
 /// What becomes of a shard's number of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct ChunkCounts {
     /// `None` where the index was damaged.
     pub(super) before: Option<u64>,
     pub(super) after: u64,
 }
 
 /// A chunk in the new file.
-struct Piece<'v> {
+struct NewChunk<'v> {
     chunk: u64,
     /// Where its header starts, or the chunk itself if there are no headers.
     at: u64,
     nbytes: u64,
     /// Of a new chunk that has one.
     header: Option<[u8; HEADER_BYTES]>,
-    source: Source<'v>,
+    source: ChunkSource<'v>,
 }
 
 #[derive(Clone, Copy)]
-enum Source<'v> {
+enum ChunkSource<'v> {
     Old(Range),
     New(&'v [u8]),
 }
@@ -79,7 +79,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     /// [`Error::Format`] when its index is damaged: what the index does not name would be lost.
     pub(super) fn plan(
         root: &Path,
-        view: &'a View,
+        view: &'a ArrayView,
         shard: &'a [u64],
         changes: &'a Changes<'v>,
     ) -> Result<Option<Self>> {
@@ -103,10 +103,10 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         &self.path
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> ChunkCounts {
         let before = self.old.as_ref().map_or(0, |old| old.chunks.len() as u64);
         let after = self.kept().count() + self.changes.values().flatten().count();
-        Counts { before: (!self.damaged).then_some(before), after: after as u64 }
+        ChunkCounts { before: (!self.damaged).then_some(before), after: after as u64 }
     }
 
     /// The bytes of the largest slot that the chunks need, if the dataset's slots are smaller.
@@ -142,7 +142,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     fn is_headed(&self) -> Result<bool> {
         let Some(owner) = &self.view.owner else { return Ok(false) };
         let Some(old) = self.old.as_ref().filter(|old| !old.chunks.is_empty()) else {
-            return Ok(owner.own.slots.is_some() && owner.places.is_some());
+            return Ok(owner.own.slots.is_some() && owner.map.is_some());
         };
         let room = self.kept().all(|(_, range)| range.offset >= HEADER);
         for &chunk in old.chunks.keys().filter(|_| room) {
@@ -154,7 +154,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     }
 
     /// The header of a chunk as it was.
-    fn old_header(&self, chunk: u64) -> Result<Option<Header>> {
+    fn old_header(&self, chunk: u64) -> Result<Option<SlotHeader>> {
         let (Some(owner), Some(old)) = (&self.view.owner, &self.old) else { return Ok(None) };
         let at = old.chunks.get(&chunk).and_then(|range| range.offset.checked_sub(HEADER));
         let header = at.map(|at| read_header(&old.file, at)).transpose()?.flatten();
@@ -168,17 +168,17 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         if layout.table().is_some() {
             return Some(chunk);
         }
-        let places = self.view.owner.as_ref()?.places.as_ref()?;
-        places.chunk_number(self.shard, &layout.chunk_at(self.shard, chunk)?)
+        let map = self.view.owner.as_ref()?.map.as_ref()?;
+        map.chunk_number(self.shard, &layout.chunk_at(self.shard, chunk)?)
     }
 
     /// Where each chunk goes, in the order of their places.
-    fn pieces(&self) -> Vec<Piece<'v>> {
+    fn pieces(&self) -> Vec<NewChunk<'v>> {
         let offset = |chunk: &u64| Some(self.old.as_ref()?.chunks.get(chunk)?.offset);
-        let kept = self.kept().map(|(chunk, range)| (chunk, range.nbytes, Source::Old(range)));
+        let kept = self.kept().map(|(chunk, range)| (chunk, range.nbytes, ChunkSource::Old(range)));
         let new = self.changes.iter().filter_map(|(&chunk, value)| {
             let value = (*value)?;
-            Some((chunk, value.len() as u64, Source::New(value)))
+            Some((chunk, value.len() as u64, ChunkSource::New(value)))
         });
         let mut all: Vec<_> = kept.chain(new).collect();
         // The order of a packed shard was somebody's choice; what is new comes last.
@@ -195,7 +195,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
                 None => end,
             };
             end = at + self.header_bytes() + nbytes;
-            pieces.push(Piece { chunk, at, nbytes, header: None, source });
+            pieces.push(NewChunk { chunk, at, nbytes, header: None, source });
         }
         pieces.sort_by_key(|piece| piece.at);
         pieces
@@ -220,10 +220,10 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     }
 
     /// Makes the headers of the new chunks.
-    fn make_headers(&self, pieces: &mut [Piece<'v>]) -> Result<()> {
+    fn make_headers(&self, pieces: &mut [NewChunk<'v>]) -> Result<()> {
         let mut other = None;
         for piece in pieces.iter_mut().filter(|_| self.headed) {
-            let Source::New(value) = piece.source else { continue };
+            let ChunkSource::New(value) = piece.source else { continue };
             let origin = match (self.origin(piece.chunk)?, &other) {
                 (Some(origin), _) => origin,
                 (None, Some(other)) => *other,
@@ -243,15 +243,15 @@ impl<'a, 'v> Rewrite<'a, 'v> {
             return Ok(Some(origin_of(&header)));
         }
         let follows = || {
-            let places = owner.places.as_ref()?;
+            let map = owner.map.as_ref()?;
             let position = self.view.layout.chunk_at(self.shard, chunk)?;
-            let (low, high) = places.frame_bounds(&position)?;
+            let (low, high) = map.frame_bounds(&position)?;
             // Frames beyond the last one did not come; nobody shall think so because of a chunk that reaches there.
             let counted = owner.own.frames.filter(|&frames| frames > low).unwrap_or(u64::MAX);
-            let high = high.min(places.frames().unwrap_or(u64::MAX).min(counted) - 1).max(low);
+            let high = high.min(map.frames().unwrap_or(u64::MAX).min(counted) - 1).max(low);
             Some(Origin {
                 dataset: owner.own.writer,
-                shard: places.shard_number(self.shard)?,
+                shard: map.shard_number(self.shard)?,
                 chunk: chunk as u32,
                 first_frame: low,
                 frames: (high - low).try_into().unwrap_or(u32::MAX),
@@ -272,18 +272,18 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         Err(Error::format(&self.path, "lost its slot headers while it was edited"))
     }
 
-    fn fill(&self, draft: &mut dyn Draft, pieces: &[Piece<'v>], index: &Encoded) -> io::Result<()> {
+    fn fill(&self, draft: &mut dyn Draft, pieces: &[NewChunk<'v>], index: &Encoded) -> io::Result<()> {
         let cloned = self.clone_old(draft, pieces)?;
         let header_bytes = self.header_bytes();
         for piece in pieces {
             match (piece.source, &self.old) {
-                (Source::Old(_), _) if cloned => {}
-                (Source::Old(range), Some(old)) => {
+                (ChunkSource::Old(_), _) if cloned => {}
+                (ChunkSource::Old(range), Some(old)) => {
                     let from = range.offset - header_bytes;
                     draft.copy(old.file.file(), from, piece.at, header_bytes + range.nbytes)?;
                 }
-                (Source::Old(_), None) => {}
-                (Source::New(value), _) => {
+                (ChunkSource::Old(_), None) => {}
+                (ChunkSource::New(value), _) => {
                     if let Some(header) = &piece.header {
                         draft.write_at(header, piece.at)?;
                     }
@@ -297,7 +297,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     }
 
     /// The index of the new file.
-    fn index(&self, pieces: &[Piece<'v>]) -> Result<Encoded> {
+    fn index(&self, pieces: &[NewChunk<'v>]) -> Result<Encoded> {
         let header_bytes = self.header_bytes();
         let entries = pieces.iter().map(|piece| (piece.chunk, (piece.at + header_bytes, piece.nbytes))).collect();
         let ends = pieces.iter().map(|piece| piece.at + header_bytes + piece.nbytes);
@@ -305,12 +305,12 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     }
 
     /// Where slots are fixed and the file system can share blocks, only what is new has to be written.
-    fn clone_old(&self, draft: &mut dyn Draft, pieces: &[Piece<'v>]) -> io::Result<bool> {
+    fn clone_old(&self, draft: &mut dyn Draft, pieces: &[NewChunk<'v>]) -> io::Result<bool> {
         let header_bytes = self.header_bytes();
         let (Some(old), Some(_)) = (&self.old, self.fixed_slots()) else { return Ok(false) };
-        let stays = |piece: &Piece| match piece.source {
-            Source::Old(range) => range.offset == piece.at + header_bytes,
-            Source::New(_) => true,
+        let stays = |piece: &NewChunk| match piece.source {
+            ChunkSource::Old(range) => range.offset == piece.at + header_bytes,
+            ChunkSource::New(_) => true,
         };
         if !pieces.iter().all(stays) || !draft.clone_of(old.file.file())? {
             return Ok(false);
@@ -329,7 +329,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
 }
 
 impl Old {
-    fn open(view: &View, shard: &[u64], path: PathBuf) -> Result<Option<Self>> {
+    fn open(view: &ArrayView, shard: &[u64], path: PathBuf) -> Result<Option<Self>> {
         let Some(file) = ShardFile::open(path)? else { return Ok(None) };
         let index = Index::read(&file, &view.layout, shard, None)?;
         if let Some(reason) = index.broken().next() {
@@ -343,7 +343,7 @@ impl Old {
     }
 }
 
-fn origin_of(header: &Header) -> Origin {
+fn origin_of(header: &SlotHeader) -> Origin {
     Origin {
         dataset: header.dataset,
         shard: header.shard,

@@ -21,13 +21,13 @@ const INFO: &str = "info";
 
 /// One sharded array, whose chunks the store shows.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct ArrayView {
     /// What stands before the keys of its chunks: nothing, or a path with a slash at the end.
     pub(super) base: String,
     /// The key of its document.
     pub(super) document: String,
     pub(super) layout: Layout,
-    pub(super) owner: Option<Owner>,
+    pub(super) owner: Option<ArrayOwner>,
 }
 
 /// Where a chunk is: its shard, and its entry in the shard's index.
@@ -39,56 +39,56 @@ pub(super) struct ChunkAddress {
 
 /// What this crate's writer says of an array that it made.
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(super) struct ArrayOwner {
     /// The key of the document in which it says so, and where in it.
     pub(super) document: String,
     pub(super) pointer: &'static str,
     pub(super) own: Provenance,
-    pub(super) places: Option<AcquisitionMap>,
+    pub(super) map: Option<AcquisitionMap>,
 }
 
 /// All sharded arrays of a dataset.
 #[derive(Debug, Default)]
-pub(super) struct Views {
-    by_base: BTreeMap<String, View>,
+pub(super) struct ArrayViews {
+    by_base: BTreeMap<String, ArrayView>,
     bases: HashMap<String, String>,
 }
 
-impl Views {
+impl ArrayViews {
     /// Looks through the documents of the dataset at `root`.
     pub(super) fn find(root: &Path) -> Result<Self> {
-        let mut search = Search { root, visited: Visited::default(), views: Self::default() };
+        let mut search = ViewSearch { root, visited: Visited::default(), views: Self::default() };
         search.node("", None, 0)?;
         Ok(search.views)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &View> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &ArrayView> {
         self.by_base.values()
     }
 
     /// The array whose chunks' keys start so.
-    pub(super) fn at(&self, base: &str) -> Option<&View> {
+    pub(super) fn at(&self, base: &str) -> Option<&ArrayView> {
         self.by_base.get(base)
     }
 
     /// The array that a key of a chunk or a shard may belong to, and the key below it.
-    pub(super) fn above<'k>(&self, key: &'k str) -> impl Iterator<Item = (&View, &'k str)> {
+    pub(super) fn above<'k>(&self, key: &'k str) -> impl Iterator<Item = (&ArrayView, &'k str)> {
         let ends = key.match_indices('/').map(|(at, _)| at + 1).chain([0]);
         ends.filter_map(|end| Some((self.by_base.get(&key[..end])?, &key[end..])))
     }
 
     /// The array that has this document.
-    pub(super) fn of_document(&self, key: &str) -> Option<&View> {
+    pub(super) fn of_document(&self, key: &str) -> Option<&ArrayView> {
         self.by_base.get(self.bases.get(key)?)
     }
 
-    fn add(&mut self, view: View) {
+    fn add(&mut self, view: ArrayView) {
         self.bases.insert(view.document.clone(), view.base.clone());
         self.by_base.insert(view.base.clone(), view);
     }
 }
 
-impl View {
+impl ArrayView {
     /// The place of the chunk with this key below the array.
     pub(super) fn place(&self, key: &str) -> Option<ChunkAddress> {
         let (shard, chunk) = self.layout.file_of(&self.layout.chunk_position(key)?);
@@ -139,38 +139,38 @@ impl View {
 
 /// A writer's attributes where they may stand: a document, and where in it.
 #[derive(Debug, Clone)]
-struct Attributes {
+struct WriterAttributes {
     document: String,
     pointer: &'static str,
     value: Value,
 }
 
-impl Attributes {
+impl WriterAttributes {
     /// What the writer says there of an array of these dimensions.
-    fn owner(&self, root: &Path, layout: &Layout) -> Result<Option<Owner>> {
+    fn owner(&self, root: &Path, layout: &Layout) -> Result<Option<ArrayOwner>> {
         let Some(own) = Provenance::parse(&root.join(&self.document), &self.value)? else { return Ok(None) };
-        let places = AcquisitionMap::new(layout, &own).ok();
-        Ok(Some(Owner { document: self.document.clone(), pointer: self.pointer, own, places }))
+        let map = AcquisitionMap::new(layout, &own).ok();
+        Ok(Some(ArrayOwner { document: self.document.clone(), pointer: self.pointer, own, map }))
     }
 }
 
 const IN_ZARR_JSON: &str = "/attributes";
 const IN_ZATTRS: &str = "";
 
-struct Search<'a> {
+struct ViewSearch<'a> {
     root: &'a Path,
     visited: Visited,
-    views: Views,
+    views: ArrayViews,
 }
 
-impl Search<'_> {
+impl ViewSearch<'_> {
     fn read(&self, key: &str) -> Result<Option<Value>> {
         document::read(&self.root.join(key))
     }
 
     /// Looks at the folder `base`, whose group above has these attributes. Of arrays, no more is read than their grids:
     /// whatever their codecs are, their chunks are passed on as they are stored.
-    fn node(&mut self, base: &str, above: Option<&Attributes>, depth: usize) -> Result<()> {
+    fn node(&mut self, base: &str, above: Option<&WriterAttributes>, depth: usize) -> Result<()> {
         let path = self.root.join(base);
         if !self.visited.enter(&path, depth)? {
             return Ok(());
@@ -180,7 +180,7 @@ impl Search<'_> {
         let key = format!("{base}zarr.json");
         if let Some(document) = self.read(&key)? {
             let value = document.get("attributes").cloned().unwrap_or_default();
-            here = Some(Attributes { document: key.clone(), pointer: IN_ZARR_JSON, value });
+            here = Some(WriterAttributes { document: key.clone(), pointer: IN_ZARR_JSON, value });
             if document["node_type"] == "array" {
                 let is_image = base == "0/" || base.ends_with("/0/");
                 // A level of a pyramid speaks for itself.
@@ -193,7 +193,7 @@ impl Search<'_> {
         if let Some(document) = self.read(&key)? {
             let attributes = format!("{base}.zattrs");
             let value = self.read(&attributes)?.unwrap_or_default();
-            let own = Attributes { document: attributes, pointer: IN_ZATTRS, value };
+            let own = WriterAttributes { document: attributes, pointer: IN_ZATTRS, value };
             let layout = |document: &Value| zarr2::sharded_layout(document, &own.value);
             self.array(base, key, Some(&own), &document, layout)?;
         }
@@ -223,7 +223,7 @@ impl Search<'_> {
         &mut self,
         base: &str,
         key: String,
-        attributes: Option<&Attributes>,
+        attributes: Option<&WriterAttributes>,
         document: &Value,
         parse: impl Fn(&Value) -> Result<Option<Layout>, Refusal>,
     ) -> Result<()> {
@@ -231,7 +231,7 @@ impl Search<'_> {
         let Some(layout) = parsed else { return Ok(()) };
         let attributes = attributes.filter(|attributes| attributes.value.get(ATTRIBUTE).is_some());
         let owner = attributes.map(|attributes| attributes.owner(self.root, &layout)).transpose()?.flatten();
-        self.views.add(View { base: base.to_owned(), document: key, layout, owner });
+        self.views.add(ArrayView { base: base.to_owned(), document: key, layout, owner });
         Ok(())
     }
 
@@ -240,9 +240,9 @@ impl Search<'_> {
         let Some(layout) = central.array(name)?.map(|array| array.layout().clone()) else { return Ok(()) };
         if layout.has_index() {
             let (document, value) = (format!("{base}{INFO}"), central.group("")?.attributes);
-            let attributes = Attributes { document: document.clone(), pointer: IN_ZATTRS, value };
+            let attributes = WriterAttributes { document: document.clone(), pointer: IN_ZATTRS, value };
             let owner = if number == 0 { attributes.owner(self.root, &layout)? } else { None };
-            self.views.add(View { base: format!("{base}{name}/"), document, layout, owner });
+            self.views.add(ArrayView { base: format!("{base}{name}/"), document, layout, owner });
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ impl Search<'_> {
             (group, "0") => {
                 let group = central.group(group)?;
                 let document = key(group.document);
-                Some(Attributes { document, pointer: IN_ZARR_JSON, value: group.attributes })
+                Some(WriterAttributes { document, pointer: IN_ZARR_JSON, value: group.attributes })
             }
             _ => None,
         };

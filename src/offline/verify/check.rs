@@ -11,21 +11,21 @@ use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
 use crate::named::named;
 use crate::offline::hierarchy::walk::Tree;
-use crate::offline::progress::Counters;
+use crate::offline::progress::ProgressCounters;
 
 /// An image that this crate wrote.
 pub(super) struct CheckedImage<'a> {
     pub(super) group: &'a str,
     pub(super) own: Provenance,
     /// `None` where the array does not fit what the writer says.
-    pub(super) places: Option<AcquisitionMap>,
+    pub(super) map: Option<AcquisitionMap>,
 }
 
 pub(super) struct Check<'a> {
     pub(super) root: &'a Path,
     pub(super) tree: &'a Tree,
     pub(super) findings: Findings,
-    pub(super) counters: &'a Counters,
+    pub(super) counters: &'a ProgressCounters,
 }
 
 impl Check<'_> {
@@ -107,10 +107,10 @@ impl fmt::Display for Finding {
 }
 
 #[derive(Default)]
-pub(super) struct Findings(Mutex<Found>);
+pub(super) struct Findings(Mutex<FindingLists>);
 
 #[derive(Default)]
-struct Found {
+struct FindingLists {
     /// By severity.
     lists: [Vec<Finding>; 3],
     counts: [u64; 3],
@@ -132,7 +132,7 @@ impl Findings {
 
     /// Damage first, each kind in order, and how many there are of each.
     pub(super) fn sorted(self) -> (Vec<Finding>, [u64; 3]) {
-        let Found { mut lists, counts } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let FindingLists { mut lists, counts } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Threads find in any order.
         for list in &mut lists {
             list.sort_by(|a, b| (&a.path, a.chunk, &a.what).cmp(&(&b.path, b.chunk, &b.what)));

@@ -13,7 +13,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::layers::{Budget, Found, Layers, groups};
+use super::layers::{Budget, FoundFrames, FoundLayers, groups};
 use super::levels;
 use super::promises::{self, Broken};
 use crate::error::{Error, Result};
@@ -26,11 +26,11 @@ use crate::offline::array::memory::on_fitting_threads;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::hierarchy::{self, below};
-use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use books::Books;
 use check::{Check, CheckedImage, Findings, reason};
 pub use check::{Finding, Severity};
-use shard::{Shard, Sums};
+use shard::{CheckedSums, ShardCheck};
 
 /// What a check of a dataset came to.
 #[derive(Debug, Clone, Serialize)]
@@ -112,7 +112,7 @@ pub struct VerifyOptions {
 pub struct Verify {
     root: PathBuf,
     pool: ThreadPool,
-    counters: Counters,
+    counters: ProgressCounters,
 }
 
 controls!(Verify);
@@ -126,7 +126,7 @@ impl Verify {
     pub fn new(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<Self> {
         let root = path.as_ref();
         Lock::look_around(root)?;
-        Ok(Self { root: root.to_path_buf(), pool: pool(options.workers)?, counters: Counters::default() })
+        Ok(Self { root: root.to_path_buf(), pool: pool(options.workers)?, counters: ProgressCounters::default() })
     }
 
     /// Checks.
@@ -143,20 +143,20 @@ impl Verify {
         tree.check_unwritten()?;
         let books = books::all(&tree);
         let check = Check { root: &self.root, tree: &tree, findings: Findings::default(), counters: &self.counters };
-        let run = Run { check, books };
+        let run = CheckRun { check, books };
         self.counters.begin(run.bytes());
         self.pool.install(|| run.all())
     }
 }
 
 /// A check under way.
-struct Run<'a> {
+struct CheckRun<'a> {
     check: Check<'a>,
     /// What the writers say about frames, by the folders of the frame numbers.
     books: HashMap<PathBuf, Books>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> CheckRun<'a> {
     fn all(self) -> Result<Verification> {
         self.documents();
         self.leftovers();
@@ -261,9 +261,9 @@ impl<'a> Run<'a> {
                         self.check.damage(&group.path, what);
                         continue;
                     };
-                    let places = node.array.acquisition_map(&own);
-                    let places = places.map_err(|error| self.check.damage(&group.path, reason(error))).ok();
-                    images.insert(name, CheckedImage { group: &group.name, own, places });
+                    let map = node.array.acquisition_map(&own);
+                    let map = map.map_err(|error| self.check.damage(&group.path, reason(error))).ok();
+                    images.insert(name, CheckedImage { group: &group.name, own, map });
                 }
             }
         }
@@ -284,10 +284,10 @@ impl<'a> Run<'a> {
 
     fn array(&self, node: &ArrayNode, image: Option<&CheckedImage>) -> Result<ArrayVerified> {
         let before = self.check.findings.damage();
-        let sums = Sums::default();
+        let sums = CheckedSums::default();
         on_fitting_threads(node.array.metadata().chunk_bytes(), || {
-            match image.and_then(|image| Some((image, image.places.as_ref()?))) {
-                Some((image, places)) => self.frames(node, image, places, &sums)?,
+            match image.and_then(|image| Some((image, image.map.as_ref()?))) {
+                Some((image, map)) => self.frames(node, image, map, &sums)?,
                 None => node.files.par_iter().try_for_each(|file| self.file(node, image, file, &sums, None))?,
             }
             if node.array.manifest().is_some() { self.manifest(&node.array, &sums) } else { Ok(()) }
@@ -329,7 +329,7 @@ impl<'a> Run<'a> {
     }
 
     /// How many chunks are not there. Where nobody has counted those that were, only a person can tell what that means.
-    fn absent(&self, node: &ArrayNode, image: Option<&CheckedImage>, sums: &Sums) -> u64 {
+    fn absent(&self, node: &ArrayNode, image: Option<&CheckedImage>, sums: &CheckedSums) -> u64 {
         let (array, layout) = (&node.array, node.array.layout());
         let all = product(&layout.chunk_grid()).unwrap_or(u64::MAX);
         let absent = all.saturating_sub(sums.inside.load(Relaxed) + sums.unchecked.load(Relaxed));
@@ -365,19 +365,19 @@ impl<'a> Run<'a> {
     }
 
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
-    fn frames(&self, node: &ArrayNode, image: &CheckedImage, places: &AcquisitionMap, sums: &Sums) -> Result<()> {
-        let (groups, budget) = (groups(&node.files, places), Budget::new());
+    fn frames(&self, node: &ArrayNode, image: &CheckedImage, map: &AcquisitionMap, sums: &CheckedSums) -> Result<()> {
+        let (groups, budget) = (groups(&node.files, map), Budget::new());
         let group = |group: &Vec<&FileAt>| {
-            let gathering = Mutex::new(Layers::default());
+            let gathering = Mutex::new(FoundLayers::default());
             group.par_iter().try_for_each(|file| self.file(node, Some(image), file, sums, Some(&gathering)))?;
-            let mut found = Found::default();
+            let mut found = FoundFrames::default();
             let layers = gathering.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let counted = found.add_layers(layers, places, &budget);
+            let counted = found.add_layers(layers, map, &budget);
             counted
                 .or_else(|reason| self.check.found_in(node.array.path(), Error::format(node.array.path(), reason)))?;
             Ok(found)
         };
-        let found = groups.par_iter().map(group).try_reduce(Found::default, |one, other| Ok(one.add(other)))?;
+        let found = groups.par_iter().map(group).try_reduce(FoundFrames::default, |one, other| Ok(one.add(other)))?;
         if let Some(books) = Books::of(&image.own) {
             books.pixels(&self.check, node.array.path(), &image.own, found.ranges());
         }
@@ -389,8 +389,8 @@ impl<'a> Run<'a> {
         node: &ArrayNode,
         image: Option<&CheckedImage>,
         (path, position): &FileAt,
-        sums: &Sums,
-        gathering: Option<&Mutex<Layers>>,
+        sums: &CheckedSums,
+        gathering: Option<&Mutex<FoundLayers>>,
     ) -> Result<()> {
         self.check.counters.go_on()?;
         let file = match node.array.open_path(path.clone()) {
@@ -405,7 +405,7 @@ impl<'a> Run<'a> {
             }
         };
         sums.files.fetch_add(1, Relaxed);
-        let shard = Shard { image, gathering, ..self.shard(&node.array, &file, position, sums) };
+        let shard = ShardCheck { image, gathering, ..self.shard(&node.array, &file, position, sums) };
         let checked = shard.check();
         if !node.array.layout().has_file(position) {
             self.check.note(path, "lies outside the array's shape");
@@ -414,13 +414,19 @@ impl<'a> Run<'a> {
     }
 
     /// A file of an array of which no more is known.
-    fn shard<'b>(&'b self, array: &'b Array, file: &'b ShardFile, position: &'b [u64], sums: &'b Sums) -> Shard<'b> {
+    fn shard<'b>(
+        &'b self,
+        array: &'b Array,
+        file: &'b ShardFile,
+        position: &'b [u64],
+        sums: &'b CheckedSums,
+    ) -> ShardCheck<'b> {
         let books = self.books.get(array.path());
-        Shard { check: &self.check, books, array, file, position, image: None, sums, gathering: None }
+        ShardCheck { check: &self.check, books, array, file, position, image: None, sums, gathering: None }
     }
 
     /// The chunks that a manifest names, wherever they are on this machine.
-    fn manifest(&self, array: &Array, sums: &Sums) -> Result<()> {
+    fn manifest(&self, array: &Array, sums: &CheckedSums) -> Result<()> {
         let elsewhere: Mutex<Option<String>> = Mutex::default();
         let one = |position: &Vec<u64>| {
             self.check.counters.go_on()?;
@@ -479,7 +485,7 @@ impl<'a> Run<'a> {
             let more = || format!("holds {chunks} chunks, and its writer counted only {expected}");
             self.check.damage(path, node.array.lost_of(chunks).unwrap_or_else(more));
         }
-        let extent = own.frames.zip(image.places.as_ref()).and_then(|(frames, places)| places.extent(frames));
+        let extent = own.frames.zip(image.map.as_ref()).and_then(|(frames, map)| map.extent(frames));
         if let Some(extent) = extent.filter(|extent| own.complete && node.array.shape().first() != Some(extent)) {
             let what = format!("its shape starts with {}; {extent} hold the frames", node.array.shape()[0]);
             self.check.damage(path, what);

@@ -13,16 +13,16 @@ use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::slot_header::{self, HEADER_BYTES};
 use crate::offline::array::Array;
-use crate::offline::array::decode::Worker;
+use crate::offline::array::decode::DecodeWorker;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
-use crate::offline::layers::{Came, Layers};
-use crate::offline::scan::{self, Expected, Seen};
+use crate::offline::layers::{Came, FoundLayers};
+use crate::offline::scan::{self, ExpectedHeaders, Seen};
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 
 /// What the files of an array add up to.
 #[derive(Default)]
-pub(super) struct Sums {
+pub(super) struct CheckedSums {
     pub(super) files: AtomicU64,
     pub(super) chunks: AtomicU64,
     /// Those among them that have a part in the array's shape.
@@ -35,7 +35,7 @@ pub(super) struct Sums {
     pub(super) without_header: AtomicU64,
 }
 
-impl Sums {
+impl CheckedSums {
     /// Chunks that files or a manifest name, be they read here or not.
     pub(super) fn named(&self) -> u64 {
         self.chunks.load(Relaxed) + self.unchecked.load(Relaxed)
@@ -43,7 +43,7 @@ impl Sums {
 }
 
 /// One file of an array under check.
-pub(super) struct Shard<'a> {
+pub(super) struct ShardCheck<'a> {
     pub(super) check: &'a Check<'a>,
     /// What is said of the frames, where the array is that of their numbers.
     pub(super) books: Option<&'a Books>,
@@ -51,9 +51,9 @@ pub(super) struct Shard<'a> {
     pub(super) file: &'a ShardFile,
     pub(super) position: &'a [u64],
     pub(super) image: Option<&'a CheckedImage<'a>>,
-    pub(super) sums: &'a Sums,
+    pub(super) sums: &'a CheckedSums,
     /// Where the chunks are noted that hold frames.
-    pub(super) gathering: Option<&'a Mutex<Layers>>,
+    pub(super) gathering: Option<&'a Mutex<FoundLayers>>,
 }
 
 /// What stands before a chunk.
@@ -65,7 +65,7 @@ enum Before {
     Broken,
 }
 
-impl Shard<'_> {
+impl ShardCheck<'_> {
     fn damage(&self, chunk: Option<u64>, what: impl Into<String>) {
         self.check.find(Severity::Damage, self.file.path(), chunk, what);
     }
@@ -195,15 +195,15 @@ impl Shard<'_> {
     }
 
     /// What slot headers must say; `None` where there need not be any.
-    fn expected(&self, index: &Index) -> Option<Expected<'_>> {
+    fn expected(&self, index: &Index) -> Option<ExpectedHeaders<'_>> {
         let image = self.image?;
-        let places = image.places.as_ref()?;
-        Some(Expected {
+        let map = image.map.as_ref()?;
+        Some(ExpectedHeaders {
             own: &image.own,
-            places,
+            map,
             position: self.position,
-            shard: places.shard_number(self.position)?,
-            chunks: places.chunks_of(self.position),
+            shard: map.shard_number(self.position)?,
+            chunks: map.chunks_of(self.position),
             index_bytes: index.parts().iter().map(|part| part.nbytes).sum(),
             index_location: self.array.layout().index_location()?,
             payload_bytes_max: self.array.encoded_bytes_max(),
@@ -212,8 +212,8 @@ impl Shard<'_> {
 
     fn chunk(
         &self,
-        worker: &mut Option<Worker>,
-        expected: Option<&Expected>,
+        worker: &mut Option<DecodeWorker>,
+        expected: Option<&ExpectedHeaders>,
         chunk: u64,
         range: Range,
     ) -> Result<Before> {
@@ -247,7 +247,7 @@ impl Shard<'_> {
         };
         if let Some(objection) = expected.objection(&header, at) {
             self.damage(Some(chunk), format!("its slot header is wrong: {objection}"));
-        } else if expected.places.chunk_number(self.position, &place) != Some(header.chunk.into())
+        } else if expected.map.chunk_number(self.position, &place) != Some(header.chunk.into())
             || header.nbytes != range.nbytes
         {
             let what = format!(
@@ -288,7 +288,7 @@ impl Shard<'_> {
     }
 
     /// Committed chunks that the index does not name.
-    fn unnamed(&self, expected: &Expected, entries: &[(u64, Range)]) -> Result<()> {
+    fn unnamed(&self, expected: &ExpectedHeaders, entries: &[(u64, Range)]) -> Result<()> {
         let mut skip: Vec<Range> = Vec::new();
         for (_, range) in entries {
             let offset = range.offset.saturating_sub(HEADER_BYTES as u64);
@@ -301,7 +301,7 @@ impl Shard<'_> {
         let (whole, torn): (Vec<&Seen>, Vec<&Seen>) = scan.seen.iter().partition(|seen| seen.whole);
         let number = |chunk: u64| {
             let place = self.array.layout().chunk_at(self.position, chunk)?;
-            expected.places.chunk_number(self.position, &place)
+            expected.map.chunk_number(self.position, &place)
         };
         let named: HashSet<u64> = entries.iter().filter_map(|(chunk, _)| number(*chunk)).collect();
         let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.chunk))).count();

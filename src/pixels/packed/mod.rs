@@ -11,8 +11,17 @@ mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::instructions::Instructions;
 use layout::{LsbFirst, Packed, SharedByte};
+
+use crate::processor::instructions;
+#[cfg(target_arch = "x86_64")]
+use crate::processor::{has_avx2, x86::has_avx512_vbmi};
+
+instructions! {
+    Avx2 if has_avx2(),
+    /// AVX-512 with bytes and words, and with the permutation of bytes (VBMI).
+    Avx512 if has_avx512_vbmi(),
+}
 
 /// How pixels lie in a camera's bytes, by the names of GenICam's Pixel Format Naming Convention; `layout.rs` has the
 /// maps of their bytes. Bayer patterns with one sample a pixel are packed in the same ways.

@@ -8,18 +8,6 @@ use super::*;
 const PACKINGS: [Packing; 5] =
     [Packing::Mono10p, Packing::Mono12p, Packing::Mono14p, Packing::Mono10Packed, Packing::Mono12Packed];
 
-fn all_instructions() -> Vec<Instructions> {
-    let mut all = vec![Instructions::Scalar];
-    #[cfg(target_arch = "aarch64")]
-    all.push(Instructions::Neon);
-    #[cfg(target_arch = "x86_64")]
-    {
-        let detected = Instructions::detect();
-        all.extend([Instructions::Avx2, Instructions::Avx512].iter().filter(|&&one| one as u8 <= detected as u8));
-    }
-    all
-}
-
 /// Pixel `number`, from the tables at the top of `layout.rs`.
 fn definition(packing: Packing, packed: &[u8], number: usize) -> u16 {
     let stream = |bits: usize| {
@@ -99,7 +87,7 @@ impl Memory {
 
     /// `packed` is cut off behind the last pixel, or `spare` bytes later.
     fn check(&mut self, packing: Packing, packed: &[u8], first: usize, count: usize, spare: usize) {
-        for instructions in all_instructions() {
+        for instructions in Instructions::all() {
             let unpacker = Unpacker::with(packing, instructions);
             let bytes = unpacker.packed_bytes(first + count) + spare;
             let source = self.packed.last(bytes);

@@ -8,21 +8,21 @@ use std::time::Duration;
 use shardwright::{Acquisition, FrameMut};
 
 use crate::failure::Failure;
-use crate::feed::{Fill, Refusal};
-use crate::source::Source;
+use crate::feed::{Fill, FrameRefusal};
+use crate::source::FrameSource;
 
 /// How long a buffer whose turn it is may be on its way, while another one is there.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Buffers that came before their turn, by their place. Of millions of places few have one.
-struct Early {
+struct EarlyBuffers {
     /// For each place, where its buffer is among `buffers`, plus one; 0: it is not here.
     at: Vec<u32>,
     buffers: Vec<Option<FrameMut>>,
     free: Vec<u32>,
 }
 
-impl Early {
+impl EarlyBuffers {
     fn new(places: usize) -> Self {
         Self { at: vec![0; places], buffers: Vec::new(), free: Vec::new() }
     }
@@ -60,7 +60,7 @@ pub(crate) struct Resident {
     distinct: u64,
     /// Whose turn it is.
     turn: usize,
-    early: Early,
+    early: EarlyBuffers,
     early_max: usize,
     patience: Duration,
     /// Buffers beyond whole passes through the recording stay on loan, or the order would be lost at the first
@@ -73,7 +73,7 @@ impl Resident {
     /// Fills the whole ring with the frames of one pass, as often as they fit. `waits`: the camera waits for buffers.
     pub(crate) fn fill(
         acquisition: &Acquisition,
-        source: &mut dyn Source,
+        source: &mut dyn FrameSource,
         pass: u64,
         waits: bool,
     ) -> Result<Self, Failure> {
@@ -104,7 +104,7 @@ impl Resident {
             holds: (0..used as u64).map(|place| (place % distinct) as u32).collect(),
             distinct,
             turn: 0,
-            early: Early::new(used),
+            early: EarlyBuffers::new(used),
             early_max: (used / 2).max(1),
             patience: if waits { PATIENCE_MAX } else { Duration::ZERO },
             _beyond: beyond,
@@ -114,7 +114,7 @@ impl Resident {
 
     /// Lends the next buffer where the recording's frame `index` lies, if that comes soon; else another one that holds
     /// it; else any, into which `fill` copies it.
-    pub(crate) fn lend(&mut self, acquisition: &Acquisition, index: u64, fill: Fill) -> Result<FrameMut, Refusal> {
+    pub(crate) fn lend(&mut self, acquisition: &Acquisition, index: u64, fill: Fill) -> Result<FrameMut, FrameRefusal> {
         let (wanted, distinct, places) = (index % self.distinct, self.distinct as usize, self.holds.len());
         // Frames that were dropped have had their turn.
         self.turn = (self.turn + (wanted as usize + distinct - self.turn % distinct) % distinct) % places;
@@ -126,13 +126,13 @@ impl Resident {
         if u64::from(self.holds[place]) != wanted {
             self.holds[place] = wanted as u32;
             self.copied += 1;
-            fill(&mut buffer).map_err(Refusal::Input)?;
+            fill(&mut buffer).map_err(FrameRefusal::Input)?;
         }
         Ok(buffer)
     }
 
     /// The buffer whose turn it is; `None` if it does not come in time and another one is there.
-    fn wait_for_turn(&mut self, acquisition: &Acquisition) -> Result<Option<FrameMut>, Refusal> {
+    fn wait_for_turn(&mut self, acquisition: &Acquisition) -> Result<Option<FrameMut>, FrameRefusal> {
         if let Some(buffer) = self.early.remove(self.turn) {
             return Ok(Some(buffer));
         }
@@ -148,7 +148,7 @@ impl Resident {
                     place => self.early.insert(place, buffer),
                 },
                 Err(error) if error.is_ring_full() && self.early.len() > 0 => return Ok(None),
-                Err(error) => return Err(Refusal::Engine(error)),
+                Err(error) => return Err(FrameRefusal::Engine(error)),
             }
         }
     }

@@ -6,25 +6,25 @@ use std::time::Instant;
 use crate::args::Rate;
 use crate::failure::Failure;
 use crate::pace::Schedule;
-use crate::source::Source;
+use crate::source::FrameSource;
 
 /// Where frames go. The engine, or a test's notebook.
-pub(crate) trait Sink {
+pub(crate) trait FrameSink {
     /// Takes the recording's frame `index` as `number`; `fill` fills a buffer with it.
-    fn take(&mut self, number: u64, index: u64, fill: Fill) -> Result<(), Refusal>;
+    fn take(&mut self, number: u64, index: u64, fill: Fill) -> Result<(), FrameRefusal>;
 }
 
 /// Fills a frame buffer.
 pub(crate) type Fill<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<(), Failure>;
 
 /// Why a frame was not taken.
-pub(crate) enum Refusal {
+pub(crate) enum FrameRefusal {
     Input(Failure),
     Engine(shardwright::Error),
 }
 
 /// How frames are fed: `total` of them, a recording of `pass` frames again and again.
-pub(crate) struct Feed {
+pub(crate) struct FeedPlan {
     pub(crate) pass: u64,
     pub(crate) total: u64,
     pub(crate) rate: Rate,
@@ -38,18 +38,18 @@ pub(crate) struct Taken {
     pub(crate) dropped: u64,
     /// Numbers at the end whose frames are missing from the recording. The engine never hears of them.
     pub(crate) missing_at_end: Range<u64>,
-    pub(crate) end: End,
+    pub(crate) end: FeedEnd,
 }
 
 /// Why no more frames were fed.
-pub(crate) enum End {
+pub(crate) enum FeedEnd {
     Complete,
     Interrupted,
     Input(Failure),
     Engine(Failure),
 }
 
-impl End {
+impl FeedEnd {
     pub(crate) fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Complete | Self::Interrupted => None,
@@ -58,15 +58,20 @@ impl End {
     }
 }
 
-impl Feed {
+impl FeedPlan {
     /// Feeds until all are taken, something fails, or `stopped` says so.
-    pub(crate) fn run(&self, source: &mut dyn Source, sink: &mut dyn Sink, stopped: impl Fn() -> bool) -> Taken {
+    pub(crate) fn run(
+        &self,
+        source: &mut dyn FrameSource,
+        sink: &mut dyn FrameSink,
+        stopped: impl Fn() -> bool,
+    ) -> Taken {
         let schedule = Schedule::new(Instant::now(), self.rate);
-        let mut taken = Taken { committed: 0, dropped: 0, missing_at_end: 0..0, end: End::Complete };
+        let mut taken = Taken { committed: 0, dropped: 0, missing_at_end: 0..0, end: FeedEnd::Complete };
         for number in 0..self.total {
             schedule.wait(number, &stopped);
             if stopped() {
-                taken.end = End::Interrupted;
+                taken.end = FeedEnd::Interrupted;
                 break;
             }
             let index = number % self.pass;
@@ -79,11 +84,11 @@ impl Feed {
             match sink.take(number, index, &mut |frame| source.read(index, frame)) {
                 Ok(()) => taken.committed += 1,
                 // The number is never committed; that is how the engine learns that the frame is missing.
-                Err(Refusal::Engine(error)) if self.drops && error.is_ring_full() => taken.dropped += 1,
-                Err(Refusal::Engine(error)) => taken.end = End::Engine(Failure::from(error)),
-                Err(Refusal::Input(failure)) => taken.end = End::Input(failure),
+                Err(FrameRefusal::Engine(error)) if self.drops && error.is_ring_full() => taken.dropped += 1,
+                Err(FrameRefusal::Engine(error)) => taken.end = FeedEnd::Engine(Failure::from(error)),
+                Err(FrameRefusal::Input(failure)) => taken.end = FeedEnd::Input(failure),
             }
-            if !matches!(taken.end, End::Complete) {
+            if !matches!(taken.end, FeedEnd::Complete) {
                 break;
             }
         }
@@ -109,7 +114,7 @@ mod tests {
         missing: Vec<u64>,
     }
 
-    impl Source for Numbers {
+    impl FrameSource for Numbers {
         fn recording(&self) -> &Recording {
             &self.recording
         }
@@ -134,14 +139,14 @@ mod tests {
         full_at: Vec<u64>,
     }
 
-    impl Sink for Notebook {
-        fn take(&mut self, number: u64, _index: u64, fill: Fill) -> Result<(), Refusal> {
+    impl FrameSink for Notebook {
+        fn take(&mut self, number: u64, _index: u64, fill: Fill) -> Result<(), FrameRefusal> {
             if self.full_at.contains(&number) {
                 let full = Error::RingFull { frames: 4, on_loan: 0, waiting: 4, in_work: 0, waited: Duration::ZERO };
-                return Err(Refusal::Engine(full));
+                return Err(FrameRefusal::Engine(full));
             }
             let mut frame = [0];
-            fill(&mut frame).map_err(Refusal::Input)?;
+            fill(&mut frame).map_err(FrameRefusal::Input)?;
             self.frames.push((number, frame[0]));
             Ok(())
         }
@@ -157,7 +162,7 @@ mod tests {
 
     fn feed_from(source: &mut Numbers, total: u64, full_at: &[u64], drops: bool) -> (Taken, Vec<(u64, u8)>) {
         let mut sink = Notebook { full_at: full_at.to_vec(), ..Notebook::default() };
-        let feed = Feed { pass: 3, total, rate: Rate::Max, drops };
+        let feed = FeedPlan { pass: 3, total, rate: Rate::Max, drops };
         let taken = feed.run(source, &mut sink, || false);
         (taken, sink.frames)
     }
@@ -165,14 +170,14 @@ mod tests {
     #[test]
     fn numbers_go_on_when_the_recording_starts_again() {
         let (taken, frames) = feed(7, u64::MAX, &[], false);
-        assert!(matches!(taken.end, End::Complete));
+        assert!(matches!(taken.end, FeedEnd::Complete));
         assert_eq!(frames, [(0, 0), (1, 1), (2, 2), (3, 0), (4, 1), (5, 2), (6, 0)]);
     }
 
     #[test]
     fn dropped_frames_leave_their_numbers_out() {
         let (taken, frames) = feed(5, u64::MAX, &[1, 2], true);
-        assert!(matches!(taken.end, End::Complete));
+        assert!(matches!(taken.end, FeedEnd::Complete));
         assert_eq!((taken.committed, taken.dropped), (3, 2));
         assert_eq!(frames, [(0, 0), (3, 0), (4, 1)]);
     }
@@ -206,9 +211,9 @@ mod tests {
         let mut source = numbers(u64::MAX, &[]);
         let mut sink = Notebook::default();
         let asked = Cell::new(0);
-        let feed = Feed { pass: 3, total: 100, rate: Rate::Max, drops: false };
+        let feed = FeedPlan { pass: 3, total: 100, rate: Rate::Max, drops: false };
         let taken = feed.run(&mut source, &mut sink, || asked.replace(asked.get() + 1) >= 8);
-        assert!(matches!(taken.end, End::Interrupted));
+        assert!(matches!(taken.end, FeedEnd::Interrupted));
         assert!(taken.committed < 10 && taken.committed as usize == sink.frames.len());
     }
 }

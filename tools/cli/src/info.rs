@@ -5,13 +5,13 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table};
 use shardwright::offline::{self, ArrayDescription, Description};
 
-use crate::args::{Info, ReportArgs};
+use crate::args::{InfoArgs, ReportArgs};
 use crate::console::say;
 use crate::failure::Failure;
 use crate::report::{decimal, joined, table};
 
 /// Runs the command.
-pub(crate) fn run(args: &Info) -> Result<(), Failure> {
+pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
     let description = offline::describe(&args.path)?;
     match args.report {
         ReportArgs { json: true, .. } => say(&(description.to_json() + "\n")),
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_is_no_dataset_is_invalid_input() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = run(&Info { path: folder.path().join("nothing"), ..Default::default() }).unwrap_err();
+        let refused = run(&InfoArgs { path: folder.path().join("nothing"), ..Default::default() }).unwrap_err();
         assert_eq!(refused.exit_code(), crate::failure::exit::INPUT, "{refused}");
     }
 }

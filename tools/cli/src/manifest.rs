@@ -2,14 +2,14 @@
 
 use shardwright::offline::{ManifestOptions, WriteManifest, manifest_path};
 
-use crate::args::Manifest;
+use crate::args::ManifestArgs;
 use crate::console::{say, tell_notes};
 use crate::failure::Failure;
 use crate::place::refuse_dangling;
 use crate::report::decimal;
 
 /// Runs the command.
-pub(crate) fn run(args: &Manifest) -> Result<(), Failure> {
+pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
     let out = args.output.clone().unwrap_or_else(|| manifest_path(&args.path));
     refuse_dangling(&out)?;
     let options = ManifestOptions {

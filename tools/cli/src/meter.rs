@@ -29,7 +29,7 @@ pub(crate) fn during<T>(quiet: bool, progress: impl Fn() -> (u64, u64) + Sync, w
         let (working, ended) = mpsc::channel::<()>();
         let (progress, bar) = (&progress, &bar);
         scope.spawn(move || {
-            let mut meter = Meter::default();
+            let mut meter = WorkMeter::default();
             let mut line = || {
                 let (done, total) = progress();
                 (meter.line(Instant::now(), done, total), done, total)
@@ -64,11 +64,11 @@ fn live_bar() -> ProgressBar {
 
 /// Turns a counter into a rate and a time left.
 #[derive(Default)]
-struct Meter {
+struct WorkMeter {
     samples: VecDeque<(Instant, u64)>,
 }
 
-impl Meter {
+impl WorkMeter {
     fn line(&mut self, now: Instant, done: u64, total: u64) -> String {
         while self.samples.len() > 1 && now.duration_since(self.samples[0].0) > RATE_WINDOW {
             self.samples.pop_front();
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_line_has_a_rate_and_a_time_left() {
-        let mut meter = Meter::default();
+        let mut meter = WorkMeter::default();
         let start = Instant::now();
         assert_eq!(meter.line(start, 0, 4_000_000_000), "0 B of 4.00 GB, 0 B/s");
         let line = meter.line(start + Duration::from_secs(2), 1_000_000_000, 4_000_000_000);

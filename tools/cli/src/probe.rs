@@ -15,13 +15,13 @@ use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dim, Record, Shuffle, StorageTrial, storage_rates,
 };
 
-use crate::args::Probe;
+use crate::args::ProbeArgs;
 use crate::console::{say, tell};
 use crate::failure::{Failure, exit};
 use crate::machine::free_bytes;
 use crate::place::refuse_dataset;
 use crate::report::{bytes_text, joined, table};
-use crate::source::Source;
+use crate::source::FrameSource;
 use crate::source::synthetic::Synthetic;
 
 /// A machine that is only just fast enough loses frames when something else runs.
@@ -31,7 +31,7 @@ const PART_TIME: Duration = Duration::from_millis(300);
 
 /// What was found out.
 #[derive(Debug, Serialize)]
-struct Findings {
+struct ProbeFindings {
     camera: CameraRow,
     cores: usize,
     copy_bytes_per_s: f64,
@@ -76,9 +76,9 @@ struct CodecRow {
 }
 
 /// A folder of our own that disappears with us.
-struct Scratch(PathBuf);
+struct ScratchFolder(PathBuf);
 
-impl Scratch {
+impl ScratchFolder {
     fn create(path: &Path) -> Result<Self, Failure> {
         let folder = path.join(format!(".shardwright-probe-{}", std::process::id()));
         let refuse = |error| Failure::io("create a folder in", path, &error);
@@ -87,16 +87,16 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// Runs the command and returns its exit code.
-pub(crate) fn run(args: &Probe) -> Result<u8, Failure> {
+pub(crate) fn run(args: &ProbeArgs) -> Result<u8, Failure> {
     refuse_dataset(&args.path)?;
-    let scratch = Scratch::create(&args.path)?;
+    let scratch = ScratchFolder::create(&args.path)?;
     let step = |what: &str| {
         if !args.report.json && !args.report.quiet {
             tell(format_args!("trying {what} …"));
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Probe) -> Result<u8, Failure> {
         step(name);
         codecs.push(try_codec(args, &scratch.0, &mut camera, &frame, (name, compressor), (cores, free_bytes))?);
     }
-    let findings = Findings {
+    let findings = ProbeFindings {
         camera: CameraRow {
             width: args.camera.width,
             height: args.camera.height,
@@ -201,7 +201,7 @@ fn codec_rate(frame: &[u8], compressor: Compressor, element: usize, cores: usize
 }
 
 fn try_codec(
-    args: &Probe,
+    args: &ProbeArgs,
     folder: &Path,
     camera: &mut Synthetic,
     frame: &[u8],
@@ -269,7 +269,7 @@ fn advice(codecs: &[CodecRow]) -> Option<&'static str> {
     smallest.or(Some(fastest).filter(|row| margin(row) >= 1.0)).map(|row| row.codec)
 }
 
-impl Findings {
+impl ProbeFindings {
     fn to_text(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| writeln!(text, "{name:<10}{value}").expect("a string takes it");
@@ -387,7 +387,7 @@ mod tests {
         let Command::Probe(args) = Cli::try_parse_from(words).unwrap().command else { panic!("another command") };
         assert_eq!(run(&args).unwrap(), 0);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        let nowhere = Probe { path: folder.path().join("none"), ..args };
+        let nowhere = ProbeArgs { path: folder.path().join("none"), ..args };
         assert!(run(&nowhere).unwrap_err().to_string().contains("can't create a folder"));
     }
 }

@@ -19,13 +19,13 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 const RATE_WINDOW: Duration = Duration::from_millis(1500);
 
 /// Where progress goes.
-pub(crate) enum Progress {
+pub(crate) enum ProgressOutput {
     Hidden,
     Lines,
     Live(ProgressBar),
 }
 
-impl Progress {
+impl ProgressOutput {
     /// Looks at stderr; `total` frames make the bar's length.
     pub(crate) fn new(quiet: bool, total: u64) -> Self {
         if quiet {
@@ -51,7 +51,7 @@ impl Progress {
             let (working, ended) = mpsc::channel::<()>();
             let stats = &stats;
             scope.spawn(move || {
-                let mut meter = Meter::default();
+                let mut meter = FrameMeter::default();
                 meter.rates(Instant::now(), &stats());
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
                     self.show(&mut meter, &stats(), total);
@@ -63,7 +63,7 @@ impl Progress {
         })
     }
 
-    fn show(&self, meter: &mut Meter, stats: &Stats, total: u64) {
+    fn show(&self, meter: &mut FrameMeter, stats: &Stats, total: u64) {
         let line = meter.line(Instant::now(), stats, total);
         match self {
             Self::Hidden => {}
@@ -98,11 +98,11 @@ fn bar_template() -> &'static str {
 
 /// Turns counters into rates.
 #[derive(Default)]
-struct Meter {
+struct FrameMeter {
     samples: VecDeque<(Instant, u64, u64)>,
 }
 
-impl Meter {
+impl FrameMeter {
     fn line(&mut self, now: Instant, stats: &Stats, total: u64) -> String {
         let (rate_in, rate_out) = self.rates(now, stats);
         let taken = stats.ring_frames.saturating_sub(stats.ring_free);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_line_has_rates_of_the_last_moments() {
-        let mut meter = Meter::default();
+        let mut meter = FrameMeter::default();
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         meter.line(at(0), &stats(0, 0), 50);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_work_s_result_comes_back() {
-        for progress in [Progress::Hidden, Progress::Lines, Progress::Live(ProgressBar::hidden())] {
+        for progress in [ProgressOutput::Hidden, ProgressOutput::Lines, ProgressOutput::Live(ProgressBar::hidden())] {
             assert_eq!(progress.during(1, Stats::default, || 7), 7);
         }
     }

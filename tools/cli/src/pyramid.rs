@@ -5,14 +5,14 @@ use std::time::Instant;
 use shardwright::Error;
 use shardwright::offline::{self, PyramidOptions, PyramidSummary};
 
-use crate::args::Pyramid;
+use crate::args::PyramidArgs;
 use crate::console::say;
 use crate::failure::Failure;
 use crate::report::{bytes_text, decimal};
 use crate::{interrupt, meter};
 
 /// Runs the command.
-pub(crate) fn run(args: &Pyramid) -> Result<(), Failure> {
+pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     let options = PyramidOptions {
         method: args.method,
         levels: args.levels,

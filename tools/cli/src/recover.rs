@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use shardwright::offline::{self, ImageRecovered, RecoverOptions, Recovery, ShardAction, ShardRecovered};
 
-use crate::args::Recover;
+use crate::args::RecoverArgs;
 use crate::console::say;
 use crate::failure::{Failure, exit};
 use crate::report::{joined, missing_text, table};
@@ -14,7 +14,7 @@ use crate::{interrupt, meter};
 const SHARDS_SHOWN: usize = 40;
 
 /// Runs the command and returns its exit code.
-pub(crate) fn run(args: &Recover) -> Result<u8, Failure> {
+pub(crate) fn run(args: &RecoverArgs) -> Result<u8, Failure> {
     let options = RecoverOptions { apply: args.apply, ..RecoverOptions::default() };
     let recover = offline::Recover::new(&args.path, &options)?;
     let run = || meter::during(args.report.quiet, || recover.progress().bytes(), || recover.run());

@@ -5,7 +5,7 @@ use std::time::Instant;
 use shardwright::Error;
 use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
 
-use crate::args::Repack;
+use crate::args::RepackArgs;
 use crate::console::{say, tell_notes};
 use crate::failure::{Failure, with_options};
 use crate::place::refuse_dangling;
@@ -13,7 +13,7 @@ use crate::report::{bytes_text, decimal};
 use crate::{interrupt, meter};
 
 /// Runs the command.
-pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
+pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     let options = RepackOptions {
         order: args.order,
         only: args.only.clone(),

@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 
 use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Record, RingFull, Shuffle, Summary, Unfinished};
 
-use crate::args::{Rate, Replay};
+use crate::args::{Rate, ReplayArgs};
 use crate::bayer;
 use crate::console::{say, tell, tell_notes};
 use crate::dma::Resident;
 use crate::failure::{Failure, exit};
-use crate::feed::{End, Feed, Fill, Refusal, Sink, Taken};
+use crate::feed::{FeedEnd, FeedPlan, Fill, FrameRefusal, FrameSink, Taken};
 use crate::interrupt::{self, interrupted};
 use crate::machine::free_bytes;
 use crate::pace::CameraPriority;
 use crate::place;
-use crate::progress::Progress;
+use crate::progress::ProgressOutput;
 use crate::report::{Circumstances, Report};
 use crate::run_config::{config, note_of_colors};
 use crate::soak::{self, Diary, Roll};
-use crate::source::{self, Recording, Source};
+use crate::source::{self, FrameSource, Recording};
 
 /// Runs the command and returns its exit code. Failures before the first frame are errors; later ones are part of the
 /// report.
-pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
+pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let soak = args.soak.soak.as_deref();
     place::refuse_over(&args.input, &args.place())?;
     soak.map_or(Ok(()), |page| place::refuse_over(&args.input, page))?;
@@ -48,24 +48,24 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
 
     let diary = soak.map(|path| Diary::begin(path, args.run.overwrite)).transpose()?;
     interrupt::listen("finishing the frames that were taken")?;
-    let feed = Feed { pass, total, rate, drops: config.ring_full == RingFull::DropNewest };
+    let feed = FeedPlan { pass, total, rate, drops: config.ring_full == RingFull::DropNewest };
     let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
     args.pace.wait.then(wait_for_a_line);
     let roll = roll_at(args, total.saturating_mul(frame_bytes))?;
     let roll = roll.map(|bytes| Roll::start(&acquisition, &args.place(), bytes));
     let mut sink = Recorder { acquisition: &acquisition, resident, diary };
-    let progress = Progress::new(args.report.quiet, total);
+    let progress = ProgressOutput::new(args.report.quiet, total);
     let play = || {
         // Without a rate there is no camera, and a thread that never pauses must not have priority over all others.
         let _priority = (rate != Rate::Max).then(CameraPriority::take).flatten();
         feed.run(source.as_mut(), &mut sink, interrupted)
     };
     let mut taken = progress.during(total, || acquisition.stats(), play);
-    if let (End::Complete, Some(defect)) = (&taken.end, defect) {
-        taken.end = End::Input(defect);
+    if let (FeedEnd::Complete, Some(defect)) = (&taken.end, defect) {
+        taken.end = FeedEnd::Input(defect);
     }
-    if let End::Input(failure) = taken.end {
-        taken.end = End::Input(of_input(failure));
+    if let FeedEnd::Input(failure) = taken.end {
+        taken.end = FeedEnd::Input(of_input(failure));
     }
     if let (0, Some(failure)) = (taken.committed, taken.end.failure()) {
         progress.clear();
@@ -84,15 +84,15 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
 }
 
 /// The heading of a page with plots.
-fn title(args: &Replay, run: &Circumstances) -> String {
+fn title(args: &ReplayArgs, run: &Circumstances) -> String {
     format!("{}, {}, {}", args.input.display(), run.codec, args.output.display())
 }
 
 /// Creates the dataset with its attributes and, where frames are to stay in the ring, fills that.
 fn begin(
-    args: &Replay,
+    args: &ReplayArgs,
     config: Config,
-    source: &mut dyn Source,
+    source: &mut dyn FrameSource,
     pass: u64,
 ) -> Result<(Acquisition, Option<Resident>), Failure> {
     let waits = matches!(config.ring_full, RingFull::Block { .. });
@@ -131,7 +131,7 @@ fn circumstances(config: &Config, recording: &Recording) -> Circumstances {
 }
 
 /// The frames that one pass through the recording takes.
-fn frames_a_pass(args: &Replay, recording: &Recording) -> Result<u64, Failure> {
+fn frames_a_pass(args: &ReplayArgs, recording: &Recording) -> Result<u64, Failure> {
     match (recording.frames, args.recording.frames) {
         (Some(there), Some(wanted)) if wanted > there => Err(Failure::Usage(format!(
             "--frames {wanted} is more than the recording's {there}; --loop repeats a recording"
@@ -142,7 +142,7 @@ fn frames_a_pass(args: &Replay, recording: &Recording) -> Result<u64, Failure> {
 }
 
 /// The frames of the whole run.
-fn frames_total(args: &Replay, recording: &Recording, pass: u64) -> Result<u64, Failure> {
+fn frames_total(args: &ReplayArgs, recording: &Recording, pass: u64) -> Result<u64, Failure> {
     let total = pass.checked_mul(args.recording.repeat).ok_or_else(|| {
         Failure::Usage(format!("{pass} frames in {} loops are more than can be counted", args.recording.repeat))
     })?;
@@ -151,7 +151,7 @@ fn frames_total(args: &Replay, recording: &Recording, pass: u64) -> Result<u64, 
 }
 
 /// How many bytes of closed shards may stay; `None`: all.
-fn roll_at(args: &Replay, run_bytes: u64) -> Result<Option<u64>, Failure> {
+fn roll_at(args: &ReplayArgs, run_bytes: u64) -> Result<Option<u64>, Failure> {
     if args.soak.roll.is_some() || args.soak.soak.is_none() {
         return Ok(args.soak.roll);
     }
@@ -159,7 +159,7 @@ fn roll_at(args: &Replay, run_bytes: u64) -> Result<Option<u64>, Failure> {
     Ok((run_bytes > free).then_some(free / 2))
 }
 
-fn rate(args: &Replay, recording: &Recording) -> Rate {
+fn rate(args: &ReplayArgs, recording: &Recording) -> Rate {
     let own = recording.fps.map_or(Rate::Max, Rate::Fps);
     args.pace.rate.unwrap_or(own)
 }
@@ -187,17 +187,17 @@ struct Recorder<'a> {
     diary: Option<Diary>,
 }
 
-impl Sink for Recorder<'_> {
-    fn take(&mut self, number: u64, index: u64, fill: Fill) -> Result<(), Refusal> {
+impl FrameSink for Recorder<'_> {
+    fn take(&mut self, number: u64, index: u64, fill: Fill) -> Result<(), FrameRefusal> {
         let frame = match &mut self.resident {
             Some(resident) => resident.lend(self.acquisition, index, fill)?,
             None => {
-                let mut frame = self.acquisition.acquire().map_err(Refusal::Engine)?;
-                fill(&mut frame).map_err(Refusal::Input)?;
+                let mut frame = self.acquisition.acquire().map_err(FrameRefusal::Engine)?;
+                fill(&mut frame).map_err(FrameRefusal::Input)?;
                 frame
             }
         };
-        let commit = || frame.commit(number, Record::default()).map_err(Refusal::Engine);
+        let commit = || frame.commit(number, Record::default()).map_err(FrameRefusal::Engine);
         let Some(diary) = &mut self.diary else { return commit() };
         let start = Instant::now();
         commit()?;
@@ -208,7 +208,7 @@ impl Sink for Recorder<'_> {
 
 /// Reports a finished run and chooses the exit code.
 fn conclude(
-    args: &Replay,
+    args: &ReplayArgs,
     taken: Taken,
     finished: Result<Summary, Unfinished>,
     run: Circumstances,
@@ -222,7 +222,7 @@ fn conclude(
     let run = Circumstances {
         frames_dropped: taken.dropped,
         missing_at_end: taken.missing_at_end,
-        interrupted: matches!(taken.end, End::Interrupted),
+        interrupted: matches!(taken.end, FeedEnd::Interrupted),
         error: failure.as_ref().map(|failure| failure.to_json(Some(&args.output))),
         ..run
     };
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
-    fn args(words: &str) -> Replay {
+    fn args(words: &str) -> ReplayArgs {
         let words = ["shardwright", "replay", "in", "out"].into_iter().chain(words.split_whitespace());
         match Cli::try_parse_from(words).unwrap().command {
             Command::Replay(replay) => *replay,

@@ -2,14 +2,14 @@
 
 use shardwright::{Channel, Codec, Config, Dialect, Dim, DimKind};
 
-use crate::args::{Rate, Replay, in_unit};
+use crate::args::{Rate, ReplayArgs, in_unit};
 use crate::failure::Failure;
 use crate::report::counted;
 use crate::source::Recording;
 
 /// The engine's configuration for `total` frames of the recording.
 pub(crate) fn config(
-    args: &Replay,
+    args: &ReplayArgs,
     recording: &Recording,
     total: u64,
     rate: Rate,
@@ -52,7 +52,7 @@ pub(crate) fn config(
 }
 
 /// The array's dimensions.
-fn dims(args: &Replay, recording: &Recording, total: u64, rate: Rate) -> Result<Vec<Dim>, Failure> {
+fn dims(args: &ReplayArgs, recording: &Recording, total: u64, rate: Rate) -> Result<Vec<Dim>, Failure> {
     let mut dims = recording.dims.clone();
     let (slowest, outer) = (recording.slowest(), dims.len() - 2);
     let inner: u64 = (0..outer).filter(|&dim| dim != slowest).map(|dim| dims[dim].size.unwrap_or(1)).product();
@@ -86,7 +86,7 @@ fn dims(args: &Replay, recording: &Recording, total: u64, rate: Rate) -> Result<
 }
 
 /// Sets how large a pixel is, and where the first one is.
-fn place(args: &Replay, dims: &mut [Dim]) -> Result<(), Failure> {
+fn place(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
     if let Some(size) = &args.run.pixel_size {
         for dim in dims.iter_mut().rev().take(2) {
             dim.translation = in_unit(dim.translation, dim.unit.as_deref(), size.unit);
@@ -107,7 +107,7 @@ fn place(args: &Replay, dims: &mut [Dim]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_repeat(args: &Replay, slowest: &Dim) -> Result<(), Failure> {
+fn check_repeat(args: &ReplayArgs, slowest: &Dim) -> Result<(), Failure> {
     if args.recording.repeat > 1 && slowest.kind == DimKind::Channel {
         return Err(Failure::Usage("--loop repeats the slowest dimension, but here that is the channel".into()));
     }

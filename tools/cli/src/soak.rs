@@ -22,7 +22,7 @@ const ROW_EVERY: Duration = Duration::from_secs(1);
 
 /// One second of a run.
 #[derive(Debug, Clone, Default)]
-struct Row {
+struct DiarySecond {
     seconds: f64,
     bytes_in_per_s: f64,
     commit_p50: f64,
@@ -41,7 +41,7 @@ pub(crate) struct Diary {
     start: Instant,
     last: (Instant, u64),
     commits: Histogram<u64>,
-    rows: Vec<Row>,
+    rows: Vec<DiarySecond>,
 }
 
 impl Diary {
@@ -76,7 +76,7 @@ impl Diary {
         }
         let stats = stats();
         let at = |quantile| self.commits.value_at_quantile(quantile) as f64 / 1e6;
-        self.rows.push(Row {
+        self.rows.push(DiarySecond {
             seconds: (now - self.start).as_secs_f64(),
             bytes_in_per_s: (stats.bytes_in - self.last.1) as f64 / since.as_secs_f64(),
             commit_p50: at(0.5),
@@ -101,8 +101,8 @@ impl Diary {
         let mut page = String::from(HEAD);
         let title = title.replace('&', "&amp;").replace('<', "&lt;");
         let _ = writeln!(page, "<h1>{title}</h1>");
-        type Line = (&'static str, fn(&Row) -> f64);
-        let charts: [(&str, &[Line]); 4] = [
+        type ChartLine = (&'static str, fn(&DiarySecond) -> f64);
+        let charts: [(&str, &[ChartLine]); 4] = [
             ("Pixels in, GB/s", &[("taken", |row| row.bytes_in_per_s / 1e9)]),
             (
                 "Commit, ms",
@@ -175,7 +175,8 @@ impl Roll {
     pub(crate) fn start(acquisition: &Acquisition, path: &Path, bytes_max: u64) -> Self {
         let (closed, keys) = mpsc::channel::<PathBuf>();
         let root = path.to_path_buf();
-        acquisition.on_shard_closed(move |key| drop(closed.send(root.join(key))));
+        let listener = acquisition.on_shard_closed(move |key| drop(closed.send(root.join(key))));
+        listener.expect("nobody else listens to this run");
         // Not on the thread that closes shards: to delete half a gigabyte takes time.
         let thread = thread::spawn(move || {
             let (mut kept, mut bytes) = (VecDeque::new(), 0);
@@ -213,7 +214,9 @@ mod tests {
     #[test]
     fn a_page_shows_every_second() {
         let mut diary = Diary::new();
-        diary.rows = (1..=3).map(|at| Row { seconds: f64::from(at), bytes_in_per_s: 1e9, ..Row::default() }).collect();
+        diary.rows = (1..=3)
+            .map(|at| DiarySecond { seconds: f64::from(at), bytes_in_per_s: 1e9, ..DiarySecond::default() })
+            .collect();
         let page = diary.page("a <run>");
         assert!(page.contains("a &lt;run>"));
         let line = page.lines().find(|line| line.starts_with("<polyline")).unwrap();

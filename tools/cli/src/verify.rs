@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use shardwright::offline::{self, Verification, VerifyOptions};
 
-use crate::args::Verify;
+use crate::args::VerifyArgs;
 use crate::console::say;
 use crate::failure::{Failure, exit};
 use crate::report::{decimal, table};
 use crate::{interrupt, meter};
 
 /// Runs the command and returns its exit code.
-pub(crate) fn run(args: &Verify) -> Result<u8, Failure> {
+pub(crate) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
     let verify = offline::Verify::new(&args.path, &VerifyOptions::default())?;
     let run = || meter::during(args.report.quiet, || verify.progress().bytes(), || verify.run());
     let verification = interrupt::stopping(|| verify.stop(), run)??;

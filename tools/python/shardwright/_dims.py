@@ -126,7 +126,8 @@ class Channel:
     color : str
         Red, green and blue as six hexadecimal digits.
     window : (float, float), optional
-        The values that are shown as black and as full colour. By default the whole range of the type.
+        The values that are shown as black and as full colour. By default, what nearly all pixels of the channel's first
+        8 frames lie in, or, in a red, green and blue image of bytes, the whole range of the type.
     """
 
     label: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import re
 import warnings
 import zipfile
 from pathlib import Path
@@ -104,6 +105,10 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         key=None,
     )
     assert set(fields) == set(sw._config.ConfigFields.__annotations__)
+    # The library names all that it has.
+    with pytest.raises(sw.ConfigError, match="unknown field `nothing`") as refused:
+        sw.create(tmp_path / "none.ome.zarr", **fields, nothing=0)  # type: ignore[arg-type]
+    assert set(fields) == set(re.findall("`([a-z_]+)`", str(refused.value))) - {"nothing"}
     with sw.create(tmp_path / "run.ome.zarr", **fields) as acq:  # type: ignore[arg-type]
         acq.append(picture(0, dtype="i2"))
         assert acq.chunk_shape == [2, 1, 16, 24]

@@ -17,6 +17,7 @@ use self::scalar::Packed;
 pub(super) use self::scalar::STREAMS_MAX;
 use super::huffman::Code;
 use super::weights::BITS_MAX;
+use crate::processor::instructions;
 #[cfg(target_arch = "x86_64")]
 use crate::processor::x86::{has_avx2_and_bmi, has_avx512_vbmi};
 
@@ -30,41 +31,11 @@ pub(super) struct Streams {
     instructions: Instructions,
 }
 
-/// What the processor offers, from dull to fast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Instructions {
-    // Every AArch64 has NEON; there, only tests choose the scalar code.
-    #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
-    Scalar,
-    #[cfg(target_arch = "aarch64")]
-    Neon,
+instructions! {
     /// Four lanes, look-ups of 16 values, and shifts by any register.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
+    Avx2 if has_avx2_and_bmi(),
     /// The above, and eight lanes with look-ups of 128 values.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Instructions {
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn detect() -> Self {
-        match has_avx2_and_bmi() {
-            true if has_avx512_vbmi() => Self::Avx512,
-            true => Self::Avx2,
-            false => Self::Scalar,
-        }
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    pub(super) fn detect() -> Self {
-        Self::Neon
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    pub(super) fn detect() -> Self {
-        Self::Scalar
-    }
+    Avx512 if has_avx2_and_bmi() && has_avx512_vbmi(),
 }
 
 impl Streams {
@@ -163,24 +134,6 @@ fn pack_lanes(states: &mut [Packed], pieces: &[&[u8]], common: usize, code: &Cod
     }
     let _ = (states, pieces, common, code, packed, stride);
     unreachable!("there are as many pieces as lanes");
-}
-
-#[cfg(test)]
-impl Instructions {
-    /// All that this machine has.
-    pub(super) fn all() -> Vec<Self> {
-        let all = [
-            Self::Scalar,
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512,
-        ];
-        let known = all.iter().position(|instructions| *instructions == Self::detect()).unwrap();
-        all[..=known].to_vec()
-    }
 }
 
 #[cfg(test)]

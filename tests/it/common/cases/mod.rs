@@ -277,6 +277,7 @@ pub fn compressors() -> Vec<Compressor> {
     }
     all.extend([Compressor::Zstd { level: 1 }, Compressor::Zstd { level: -5 }]);
     all.extend([Compressor::Gzip { level: 1 }, Compressor::Gzip { level: 0 }, Compressor::Lz4]);
+    all.push(Compressor::Zlib { level: 1 });
     all
 }
 

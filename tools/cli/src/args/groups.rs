@@ -10,7 +10,7 @@ use shardwright::{
     PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
-use super::values::{Camera, Length, Place, Rate, bytes, one_of, positive, seconds, whole};
+use super::values::{AxisOrigin, Camera, Length, Rate, bytes, one_of, positive, seconds, whole};
 use crate::failure::Failure;
 use crate::report::counted;
 
@@ -214,7 +214,7 @@ pub(crate) struct RunArgs {
     /// Where the centre of the first pixel is, such as the position of the stage, in the unit of each dimension: by
     /// name, z=12.5,y=-1200,x=340; it goes before what the recording says
     #[arg(long, value_name = "NAME=PLACE,…", value_delimiter = ',', allow_hyphen_values = true)]
-    pub(crate) translation: Vec<Place>,
+    pub(crate) translation: Vec<AxisOrigin>,
     /// Where a chunk's bytes go in its shard: into a slot of its own, or behind the one before; auto packs what is
     /// compressed, unless it is made in a map
     #[arg(long, default_value = "auto", value_parser = one_of(Placement::ALL, Placement::name))]

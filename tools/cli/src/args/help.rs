@@ -61,8 +61,8 @@ Examples:
 }
 
 pub(super) fn probe() -> String {
-    let text = "It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which settings \
-                keep up, with what margin, and when the disk will be full.";
+    let text = "It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which \
+                settings keep up, with what margin, and when the disk will be full.";
     page(text, &[(0, "this machine keeps up"), (4, "it does not: frames would be lost")])
 }
 
@@ -78,14 +78,14 @@ pub(super) fn recover() -> String {
 }
 
 pub(super) fn export() -> String {
-    let text = "Dimensions keep the array's order, slowest first; in TIFF each frame is a page. TIFF beyond 4 GB becomes \
-                BigTIFF.";
+    let text = "Dimensions keep the array's order, slowest first; in TIFF each frame is a page. TIFF beyond 4 GB \
+                becomes BigTIFF.";
     page(text, &[])
 }
 
 pub(super) fn manifest() -> String {
-    let text = "Readers that go by references (fsspec, VirtualiZarr) then open the dataset without a copy: manifest.json \
-                holds a chunk-manifest-json for each array, kerchunk.json all of them.";
+    let text = "Readers that go by references (fsspec, VirtualiZarr) then open the dataset without a copy: \
+                manifest.json holds a chunk-manifest-json for each array, kerchunk.json all of them.";
     page(text, &[])
 }
 
@@ -96,8 +96,8 @@ pub(super) fn pyramid() -> String {
 }
 
 pub(super) fn repack() -> String {
-    let text = "Every new shard is read back and compared before an old one goes. Killed and started again with the same \
-                options, it goes on where it stopped; started again after its end, it says that all is done.";
+    let text = "Every new shard is read back and compared before an old one goes. Killed and started again with the \
+                same options, it goes on where it stopped; started again after its end, it says that all is done.";
     page(text, &[])
 }
 

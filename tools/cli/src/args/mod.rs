@@ -14,8 +14,8 @@ use shardwright::ManifestForm;
 
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, TrustArgs, VolumeArgs};
 pub(crate) use self::groups::{RecordingArgs, ReportArgs};
-pub(crate) use self::pyramid::Pyramid;
-pub(crate) use self::repack::Repack;
+pub(crate) use self::pyramid::PyramidArgs;
+pub(crate) use self::repack::RepackArgs;
 pub(crate) use self::values::{Camera, Rate, in_unit, unit_name};
 use self::values::{bytes, one_of, positive_seconds};
 use crate::region::RegionArg;
@@ -30,15 +30,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Replay(Box<Replay>),
-    Info(Info),
-    Export(Export),
-    Manifest(Manifest),
-    Verify(Verify),
-    Recover(Recover),
-    Probe(Probe),
-    Pyramid(Pyramid),
-    Repack(Repack),
+    Replay(Box<ReplayArgs>),
+    Info(InfoArgs),
+    Export(ExportArgs),
+    Manifest(ManifestArgs),
+    Verify(VerifyArgs),
+    Recover(RecoverArgs),
+    Probe(ProbeArgs),
+    Pyramid(PyramidArgs),
+    Repack(RepackArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -98,7 +98,7 @@ impl Command {
 /// Show what a dataset holds: shape, chunks, shards, codecs, sizes, gaps
 #[derive(Debug, Default, Args)]
 #[command(after_help = help::info())]
-pub(crate) struct Info {
+pub(crate) struct InfoArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     #[command(flatten)]
@@ -110,7 +110,7 @@ pub(crate) struct Info {
 /// Write a region of an array as TIFF, OME-TIFF, npy or raw
 #[derive(Debug, Args)]
 #[command(after_help = help::export())]
-pub(crate) struct Export {
+pub(crate) struct ExportArgs {
     /// The array, or the image whose first array is meant
     pub(crate) path: PathBuf,
     /// The file to write
@@ -146,7 +146,7 @@ pub(crate) struct Export {
 /// Check all of a dataset that can be checked: documents, indexes, checksums, decoding, slot headers
 #[derive(Debug, Args)]
 #[command(after_help = help::verify())]
-pub(crate) struct Verify {
+pub(crate) struct VerifyArgs {
     /// The dataset, or an array of one
     pub(crate) path: PathBuf,
     #[command(flatten)]
@@ -158,7 +158,7 @@ pub(crate) struct Verify {
 /// Write down where a dataset's chunks lie, for readers that go by references: kerchunk.json and manifest.json
 #[derive(Debug, Args)]
 #[command(after_help = help::manifest())]
-pub(crate) struct Manifest {
+pub(crate) struct ManifestArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     /// The folder to create [default: beside the dataset, run.ome.manifest.zarr for run.ome.zarr]
@@ -190,7 +190,7 @@ pub(crate) struct Manifest {
 /// Bring back what a writer had written when it was killed or the power went
 #[derive(Debug, Args)]
 #[command(after_help = help::recover())]
-pub(crate) struct Recover {
+pub(crate) struct RecoverArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     /// Make the changes
@@ -205,7 +205,7 @@ pub(crate) struct Recover {
 /// Find out whether this machine keeps up with a camera when it writes into a folder
 #[derive(Debug, Args)]
 #[command(after_help = help::probe())]
-pub(crate) struct Probe {
+pub(crate) struct ProbeArgs {
     /// The folder in which datasets are to be written
     pub(crate) path: PathBuf,
     /// The camera: width, height, element type, frames per second; without these the highest rate is what you learn
@@ -221,7 +221,7 @@ pub(crate) struct Probe {
     pub(crate) report: ReportArgs,
 }
 
-impl Replay {
+impl ReplayArgs {
     /// The path of the image.
     pub(crate) fn place(&self) -> PathBuf {
         self.run.key.as_ref().map_or_else(|| self.output.clone(), |key| self.output.join(key))
@@ -231,7 +231,7 @@ impl Replay {
 /// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would
 #[derive(Debug, Args)]
 #[command(after_help = help::replay())]
-pub(crate) struct Replay {
+pub(crate) struct ReplayArgs {
     /// A TIFF file (OME-TIFF, ImageJ, Micro-Manager), a folder of such, NDTiff, a Zarr array, an .npy file, a raw file
     /// (with --shape and --dtype), or the word `synthetic`
     pub(crate) input: PathBuf,
@@ -290,7 +290,7 @@ mod tests {
     use super::groups::LIVE_CODECS;
     use super::*;
 
-    fn replay(words: &[&str]) -> Result<Replay, clap::Error> {
+    fn replay(words: &[&str]) -> Result<ReplayArgs, clap::Error> {
         let words = ["shardwright", "replay"].iter().chain(words);
         Cli::try_parse_from(words).map(|cli| match cli.command {
             Command::Replay(replay) => *replay,

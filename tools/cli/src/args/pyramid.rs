@@ -12,7 +12,7 @@ use super::values::one_of;
 /// Add smaller levels to an image of OME-Zarr, each half as large in y and x as the one before
 #[derive(Debug, Args)]
 #[command(after_help = help::pyramid())]
-pub(crate) struct Pyramid {
+pub(crate) struct PyramidArgs {
     /// The image, or a dataset that holds one
     pub(crate) path: PathBuf,
     /// How pixels become one: mean, median, min, max, the first one, or the most frequent one (for labels)

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Close the gaps in a dataset's shards, or give it another codec, other chunks and shards, or another format
 #[derive(Debug, Args)]
 #[command(after_help = help::repack())]
-pub(crate) struct Repack {
+pub(crate) struct RepackArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     /// The dataset to create; one file if its name ends in .ozx [default: in place]
@@ -29,8 +29,8 @@ pub(crate) struct Repack {
     /// dataset has; for a new dataset zarr3, or zarr2 with --ome 0.4]
     #[arg(long, value_parser = one_of(Dialect::ALL, Dialect::name), help_heading = "Layout and codec")]
     pub(crate) dialect: Option<Dialect>,
-    /// The codec of chunks; blosc-noise is blosc-lz4 at level 1 with bit shuffle, written by an encoder for camera noise
-    /// [default: unchanged]
+    /// The codec of chunks; blosc-noise is blosc-lz4 at level 1 with bit shuffle, written by an encoder for camera
+    /// noise [default: unchanged]
     #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
     #[arg(help_heading = "Layout and codec")]
     pub(crate) codec: Option<String>,
@@ -87,7 +87,7 @@ pub(crate) struct Repack {
     pub(crate) trust: TrustArgs,
 }
 
-impl Repack {
+impl RepackArgs {
     /// The codec that the options describe; `None` to keep what is.
     pub(crate) fn codec(&self) -> Result<Option<Codec>, Failure> {
         let EncodingArgs { level, shuffle, no_checksum, .. } = &self.encoding;

@@ -118,12 +118,12 @@ impl FromStr for Length {
 
 /// Where the first element of a dimension is: `x=-12.5`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct AxisOrigin {
     pub(crate) name: String,
     pub(crate) translation: f64,
 }
 
-impl FromStr for Place {
+impl FromStr for AxisOrigin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn places_are_names_and_numbers() {
-        let place = |text: &str| text.parse::<Place>().map(|place| (place.name, place.translation));
+        let place = |text: &str| text.parse::<AxisOrigin>().map(|place| (place.name, place.translation));
         assert_eq!(place("x=-12.5"), Ok(("x".to_owned(), -12.5)));
         assert_eq!(place("z = 1e3"), Ok(("z".to_owned(), 1000.0)));
         for wrong in ["", "x", "x=", "x=far", "x=inf", "3"] {

@@ -9,7 +9,7 @@ use shardwright::{Channel, ElementType};
 use crate::failure::{Failure, Fault};
 
 /// What is exported: a box of an array and what is known of its dimensions.
-pub(super) struct Image {
+pub(super) struct ExportedRegion {
     pub(super) start: Vec<u64>,
     pub(super) shape: Vec<u64>,
     pub(super) dtype: ElementType,
@@ -22,14 +22,14 @@ pub(super) struct Image {
     pub(super) channels: Vec<Channel>,
 }
 
-impl Image {
+impl ExportedRegion {
     pub(super) fn bytes(&self) -> u64 {
         self.shape.iter().fold(self.dtype.size() as u64, |bytes, &length| bytes.saturating_mul(length))
     }
 }
 
 /// Takes the pixels of an image, in C order, little-endian, in pieces of any length.
-pub(super) trait Sink {
+pub(super) trait PixelSink {
     fn take(&mut self, bytes: &[u8]) -> Result<(), Failure>;
 
     /// Writes what is left.

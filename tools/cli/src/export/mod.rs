@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shardwright::offline::{Array, Axis};
 
-use self::image::{Image, Sink};
-use crate::args::{Export, Format};
+use self::image::{ExportedRegion, PixelSink};
+use crate::args::{ExportArgs, Format};
 use crate::console::{say, tell_notes};
 use crate::failure::{Failure, Fault};
 use crate::interrupt::{self, interrupted};
@@ -58,7 +58,7 @@ impl From<shardwright::Error> for Reading {
 
 /// Refuses to write far more of the fill value than there are pixels: a document's few bytes may promise an array of
 /// any size.
-fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure> {
+fn check_fill(args: &ExportArgs, array: &Array, image: &ExportedRegion) -> Result<(), Failure> {
     const FILL_BYTES_MAX: u64 = 1 << 30;
     const FILL_SHARE_MAX: u64 = 100;
     if args.fill || image.bytes() <= FILL_BYTES_MAX {
@@ -80,7 +80,7 @@ fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure
 }
 
 /// Refuses, unless it is allowed, to write the fill value where chunks were lost; then that is a note.
-fn lost(args: &Export, array: &Array, image: &Image) -> Result<Option<String>, Failure> {
+fn lost(args: &ExportArgs, array: &Array, image: &ExportedRegion) -> Result<Option<String>, Failure> {
     let Some(lost) = array.lost_within(&image.start, &image.shape)? else { return Ok(None) };
     if args.incomplete {
         return Ok(Some(format!("{} {lost}; they read as the fill value", array.path().display())));
@@ -91,7 +91,7 @@ fn lost(args: &Export, array: &Array, image: &Image) -> Result<Option<String>, F
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Export) -> Result<(), Failure> {
+pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
     let array = Array::open(&args.path)?;
     refuse_within_dataset(array.path(), &args.output)?;
@@ -106,13 +106,13 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     check_fill(args, &array, &image)?;
     // Refused before a file is there.
     let tiff = match format {
-        Format::Tiff | Format::OmeTiff => Some(tiff::Layout::new(&image, format == Format::OmeTiff, args.bigtiff)?),
+        Format::Tiff | Format::OmeTiff => Some(tiff::PageLayout::new(&image, format == Format::OmeTiff, args.bigtiff)?),
         _ => None,
     };
     interrupt::listen("ending, and nothing is left behind")?;
     let partial = Partial::create(&args.output)?;
     let file = BufWriter::with_capacity(1 << 20, partial.file()?);
-    let mut sink: Box<dyn Sink> = match (format, tiff) {
+    let mut sink: Box<dyn PixelSink> = match (format, tiff) {
         (_, Some(layout)) => tiff::sink(file, layout)?,
         (Format::Npy, _) => Box::new(plain::Plain::npy(file, &image)?),
         _ => Box::new(plain::Plain::raw(file)),
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
 }
 
 /// What was written.
-fn report(args: &Export, format: Format, image: &Image, notes: &[String]) -> Result<(), Failure> {
+fn report(args: &ExportArgs, format: Format, image: &ExportedRegion, notes: &[String]) -> Result<(), Failure> {
     let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
     if args.report.json {
         let json = serde_json::json!({
@@ -169,7 +169,7 @@ fn report(args: &Export, format: Format, image: &Image, notes: &[String]) -> Res
     ))
 }
 
-fn image(array: &Array, region: Option<&RegionArg>) -> Result<Image, Failure> {
+fn image(array: &Array, region: Option<&RegionArg>) -> Result<ExportedRegion, Failure> {
     let known = array.axes()?;
     let own = array.dimension_names().filter(|names| names.iter().all(|name| !name.is_empty()));
     let named = known.is_some() || own.is_some();
@@ -183,7 +183,7 @@ fn image(array: &Array, region: Option<&RegionArg>) -> Result<Image, Failure> {
         None => (vec![0; array.shape().len()], array.shape().to_vec()),
     };
     let (name, channels) = (array.image_name()?, array.channels()?);
-    Ok(Image { start, shape, dtype: array.dtype(), axes, named, name, channels })
+    Ok(ExportedRegion { start, shape, dtype: array.dtype(), axes, named, name, channels })
 }
 
 /// What an array's dimensions are called that has no names for them.

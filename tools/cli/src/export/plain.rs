@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 
 use shardwright::ElementType;
 
-use super::image::{Image, Sink, broken, flushed};
+use super::image::{ExportedRegion, PixelSink, broken, flushed};
 use crate::failure::Failure;
 
 /// Pixels one after another.
@@ -19,13 +19,13 @@ impl Plain {
     }
 
     /// Source: NumPy, "NPY format", version 1.0.
-    pub(super) fn npy(mut file: BufWriter<File>, image: &Image) -> Result<Self, Failure> {
+    pub(super) fn npy(mut file: BufWriter<File>, image: &ExportedRegion) -> Result<Self, Failure> {
         file.write_all(&npy_header(image.dtype, &image.shape)).map_err(|error| broken(&error))?;
         Ok(Self { file })
     }
 }
 
-impl Sink for Plain {
+impl PixelSink for Plain {
     fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.file.write_all(bytes).map_err(|error| broken(&error))
     }

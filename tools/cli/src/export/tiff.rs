@@ -17,7 +17,7 @@ use tiff::encoder::colortype::{self, ColorType};
 use tiff::encoder::{TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard, TiffValue};
 use tiff::tags::{PhotometricInterpretation, SampleFormat, Tag};
 
-use super::image::{Image, Sink, broken};
+use super::image::{ExportedRegion, PixelSink, broken};
 use crate::failure::Failure;
 
 /// Offsets of plain TIFF have 32 bits; this leaves room for directories.
@@ -26,7 +26,7 @@ const PLAIN_BYTES_MAX: u64 = 4_000_000_000;
 const PAGE_OVERHEAD_BYTES: u64 = 512;
 
 /// How pixels become pages.
-pub(super) struct Layout {
+pub(super) struct PageLayout {
     width: u32,
     height: u32,
     dtype: ElementType,
@@ -34,8 +34,8 @@ pub(super) struct Layout {
     big: bool,
 }
 
-impl Layout {
-    pub(super) fn new(image: &Image, ome: bool, force_big: bool) -> Result<Self, Failure> {
+impl PageLayout {
+    pub(super) fn new(image: &ExportedRegion, ome: bool, force_big: bool) -> Result<Self, Failure> {
         let [outer @ .., height, width] = image.shape.as_slice() else {
             return Err(Failure::Usage(format!(
                 "a page of TIFF has two dimensions, but the region has {}; npy and raw take any",
@@ -71,10 +71,10 @@ fn lacking(format: &str, dtype: ElementType) -> Failure {
 }
 
 /// The sink for a layout.
-pub(super) fn sink(file: BufWriter<File>, layout: Layout) -> Result<Box<dyn Sink>, Failure> {
+pub(super) fn sink(file: BufWriter<File>, layout: PageLayout) -> Result<Box<dyn PixelSink>, Failure> {
     let page_bytes = layout.width as usize * layout.height as usize * layout.dtype.size();
     let page = Vec::with_capacity(page_bytes);
-    let file = Shared(Rc::new(RefCell::new(file)));
+    let file = SharedFile(Rc::new(RefCell::new(file)));
     Ok(if layout.big {
         let encoder = TiffEncoder::new_big(file.clone()).map_err(|error| broken(&error))?;
         Box::new(Pages { file, encoder, layout, page, page_bytes })
@@ -86,9 +86,9 @@ pub(super) fn sink(file: BufWriter<File>, layout: Layout) -> Result<Box<dyn Sink
 
 /// The encoder keeps its file to itself, and a file that is only dropped says nothing of a last write that failed.
 #[derive(Clone)]
-struct Shared(Rc<RefCell<BufWriter<File>>>);
+struct SharedFile(Rc<RefCell<BufWriter<File>>>);
 
-impl Write for Shared {
+impl Write for SharedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().write(bytes)
     }
@@ -98,7 +98,7 @@ impl Write for Shared {
     }
 }
 
-impl Seek for Shared {
+impl Seek for SharedFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.0.borrow_mut().seek(to)
     }
@@ -106,10 +106,10 @@ impl Seek for Shared {
 
 /// Collects pixels until they make a page.
 struct Pages<K: TiffKind> {
-    file: Shared,
-    encoder: TiffEncoder<Shared, K>,
+    file: SharedFile,
+    encoder: TiffEncoder<SharedFile, K>,
     /// The description, if any, is empty after the first page.
-    layout: Layout,
+    layout: PageLayout,
     page: Vec<u8>,
     page_bytes: usize,
 }
@@ -173,9 +173,12 @@ write_pages!(TiffKindStandard);
 write_pages!(TiffKindBig);
 
 impl<K: TiffKind> Pages<K> {
-    fn write<C: ColorType>(&mut self, element: impl Fn(<C::Inner as Bytes>::Array) -> C::Inner) -> Result<(), Failure>
+    fn write<C: ColorType>(
+        &mut self,
+        element: impl Fn(<C::Inner as ByteElement>::Array) -> C::Inner,
+    ) -> Result<(), Failure>
     where
-        C::Inner: Bytes,
+        C::Inner: ByteElement,
         [C::Inner]: TiffValue,
     {
         let samples: Vec<C::Inner> =
@@ -195,7 +198,7 @@ impl<K: TiffKind> Pages<K> {
 }
 
 /// Elements that are made of an array of bytes.
-trait Bytes: Sized {
+trait ByteElement: Sized {
     type Array;
 
     fn array(bytes: &[u8]) -> Self::Array;
@@ -203,7 +206,7 @@ trait Bytes: Sized {
 
 macro_rules! bytes {
     ($($element:ty),*) => {$(
-        impl Bytes for $element {
+        impl ByteElement for $element {
             type Array = [u8; size_of::<$element>()];
 
             fn array(bytes: &[u8]) -> Self::Array {
@@ -215,7 +218,7 @@ macro_rules! bytes {
 
 bytes!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-impl<K: TiffKind> Sink for Pages<K>
+impl<K: TiffKind> PixelSink for Pages<K>
 where
     Self: WritePages,
 {
@@ -237,7 +240,7 @@ where
 }
 
 /// The OME-XML of the image; an error says what OME-TIFF can't hold.
-fn ome_xml(image: &Image) -> Result<String, Failure> {
+fn ome_xml(image: &ExportedRegion) -> Result<String, Failure> {
     let name = image.dtype.zarr_name();
     let pixel_type = match image.dtype {
         Number(Dtype::F32) => "float",
@@ -284,7 +287,7 @@ fn ome_xml(image: &Image) -> Result<String, Failure> {
 }
 
 /// The element that says where the first plane is; the distances say where the others are.
-fn place(image: &Image, order: &[Option<char>]) -> String {
+fn place(image: &ExportedRegion, order: &[Option<char>]) -> String {
     let place_of = |at: usize| image.axes[at].translation + image.axes[at].scale * image.start[at] as f64;
     let mut attributes = String::new();
     if (0..order.len()).all(|at| place_of(at) == 0.0) {
@@ -334,7 +337,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// OME's letter of each dimension; `None` for one of a single element that OME has no letter for.
-fn dimension_order(image: &Image) -> Result<Vec<Option<char>>, Failure> {
+fn dimension_order(image: &ExportedRegion) -> Result<Vec<Option<char>>, Failure> {
     let last = image.shape.len() - 1;
     let letter = |at: usize, axis: &Axis| match (last - at, axis.name.to_ascii_lowercase().as_str()) {
         (0, _) => Some('X'),
@@ -382,10 +385,10 @@ fn ome_unit(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn image(names: &str, shape: &[u64], dtype: impl Into<ElementType>) -> Image {
+    fn image(names: &str, shape: &[u64], dtype: impl Into<ElementType>) -> ExportedRegion {
         let axes = names.chars().map(|name| Axis::new(name.to_string())).collect();
         let (start, shape, dtype) = (vec![0; shape.len()], shape.to_vec(), dtype.into());
-        Image { start, shape, dtype, axes, named: true, name: None, channels: Vec::new() }
+        ExportedRegion { start, shape, dtype, axes, named: true, name: None, channels: Vec::new() }
     }
 
     #[test]
@@ -404,7 +407,7 @@ mod tests {
         let channels = vec![channel("cut off", "000000"), channel("a<\"µ\"\n\u{1}", "00FF00"), channel("", "FF0000")];
         let mut image = image("cyx", &[2, 5, 6], Dtype::U8);
         image.start[0] = 1;
-        let image = Image { name: Some("é & co".to_owned()), channels, ..image };
+        let image = ExportedRegion { name: Some("é & co".to_owned()), channels, ..image };
         let xml = ome_xml(&image).unwrap();
         assert!(xml.contains("<Image ID=\"Image:0\" Name=\"&#233; &#38; co\">"), "{xml}");
         assert!(
@@ -431,7 +434,7 @@ mod tests {
 
     #[test]
     fn what_ome_tiff_can_t_hold_is_named() {
-        let refused = |image: Image| ome_xml(&image).unwrap_err().to_string();
+        let refused = |image: ExportedRegion| ome_xml(&image).unwrap_err().to_string();
         assert!(refused(image("tyx", &[1, 1, 1], Dtype::U64)).contains("no pixels of type u64"));
         assert!(refused(image("tyx", &[1, 1, 1], ElementType::F16)).contains("no pixels of type f16"));
         assert!(refused(image("pyx", &[2, 1, 1], Dtype::U8)).contains("not the dimension p"));
@@ -440,18 +443,18 @@ mod tests {
 
     #[test]
     fn what_would_not_fit_becomes_bigtiff() {
-        let big = |shape: &[u64]| Layout::new(&image("tyx", shape, Dtype::U16), false, false).unwrap().big;
+        let big = |shape: &[u64]| PageLayout::new(&image("tyx", shape, Dtype::U16), false, false).unwrap().big;
         assert!(!big(&[100, 2048, 2048]));
         assert!(big(&[500, 2048, 2048]));
-        assert!(Layout::new(&image("tyx", &[1, 2, 2], Dtype::U16), false, true).unwrap().big);
+        assert!(PageLayout::new(&image("tyx", &[1, 2, 2], Dtype::U16), false, true).unwrap().big);
     }
 
     #[test]
     fn shapes_that_are_no_pages_are_refused() {
-        assert!(Layout::new(&image("x", &[5], Dtype::U8), false, false).is_err());
-        assert!(Layout::new(&image("tyx", &[0, 5, 5], Dtype::U8), false, false).is_err());
+        assert!(PageLayout::new(&image("x", &[5], Dtype::U8), false, false).is_err());
+        assert!(PageLayout::new(&image("tyx", &[0, 5, 5], Dtype::U8), false, false).is_err());
         for dtype in [ElementType::Bool, ElementType::C128, ElementType::Raw(3)] {
-            let refused = Layout::new(&image("yx", &[5, 5], dtype), false, false).err().unwrap().to_string();
+            let refused = PageLayout::new(&image("yx", &[5, 5], dtype), false, false).err().unwrap().to_string();
             assert!(refused.contains("npy and raw take them"), "{refused}");
         }
     }

@@ -14,7 +14,7 @@ pub(crate) type Step = (f64, &'static str);
 
 /// An outer axis.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Axis {
+pub(crate) struct OuterAxis {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) step: Option<Step>,
@@ -22,7 +22,7 @@ pub(crate) struct Axis {
     pub(crate) place: Option<Step>,
 }
 
-impl Axis {
+impl OuterAxis {
     pub(crate) fn new(name: &str, size: u64) -> Self {
         Self { name: name.to_owned(), size, step: None, place: None }
     }
@@ -40,7 +40,7 @@ impl Axis {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Axes {
     /// The outer axes in which planes differ, the slowest first.
-    pub(crate) outer: Vec<Axis>,
+    pub(crate) outer: Vec<OuterAxis>,
     pub(crate) y_step: Option<Step>,
     pub(crate) x_step: Option<Step>,
     pub(crate) y_place: Option<Step>,
@@ -54,7 +54,7 @@ pub(crate) struct Axes {
 impl Axes {
     /// A plain movie.
     pub(crate) fn movie(planes: u64) -> Self {
-        Self { outer: vec![Axis::new("t", planes)], ..Self::default() }
+        Self { outer: vec![OuterAxis::new("t", planes)], ..Self::default() }
     }
 
     /// The planes that the axes have room for; `None` if these can't be counted.
@@ -74,14 +74,14 @@ impl Axes {
         if shape.samples > 1 {
             match channel {
                 Some(place) => arrival[place].size *= shape.samples,
-                None => arrival.push(Axis::new("c", shape.samples)),
+                None => arrival.push(OuterAxis::new("c", shape.samples)),
             }
         }
         if arrival.is_empty() {
-            arrival.push(Axis::new("t", 1));
+            arrival.push(OuterAxis::new("t", 1));
         }
         // OME-Zarr wants time, another, channel and depth in this order, whatever the order of arrival was.
-        let rank = |axis: &Axis| match axis.name.as_str() {
+        let rank = |axis: &OuterAxis| match axis.name.as_str() {
             "t" => 0,
             "c" => 2,
             "z" => 3,

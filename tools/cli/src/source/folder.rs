@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::axes::Axes;
 use super::files::{open_regular, stays_inside};
 use super::options::refuse_option;
-use super::recording::{Source, named_channel};
+use super::recording::{FrameSource, named_channel};
 use super::tiff::mmstack::{self, choose_position};
-use super::tiff::planes::{Found, Planes};
+use super::tiff::planes::{PlaneReader, RecordingFacts};
 use super::tiff::stack::Stack;
 use super::why::{cannot, refused};
 use super::{ndtiff, tiff, zarr};
@@ -22,7 +22,7 @@ use shardwright::offline::is_dataset;
 const METADATA_BYTES_MAX: u64 = 1 << 30;
 
 /// Opens a folder as what is in it.
-pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, Failure> {
+pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn FrameSource>, Failure> {
     let index = path.join(ndtiff::INDEX);
     if index.is_file() {
         stays_inside(path, &index).map_err(|why| refused(&index, why))?;
@@ -54,7 +54,7 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
             opened => Ok(Box::new(opened?)),
         };
     }
-    let places: Option<Vec<_>> = files.iter().map(|file| Place::of(file)).collect();
+    let places: Option<Vec<_>> = files.iter().map(|file| NamedPosition::of(file)).collect();
     let found = match places {
         Some(places) => single_images(path, &files, &places, series)?,
         None => match set(&files, series)? {
@@ -62,7 +62,7 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
             None => sequence(files, series)?,
         },
     };
-    Ok(Box::new(Planes::new(found)?))
+    Ok(Box::new(PlaneReader::new(found)?))
 }
 
 /// Whether there are folders in a folder, as arrays of some formats have them below it.
@@ -105,18 +105,18 @@ fn parts(text: &str) -> impl Iterator<Item = (bool, usize, &str)> {
 }
 
 /// Files whose first one says that they are a set.
-fn set(files: &[PathBuf], series: Option<u64>) -> Result<Option<Planes>, Failure> {
+fn set(files: &[PathBuf], series: Option<u64>) -> Result<Option<PlaneReader>, Failure> {
     let stack = Stack::open(&files[0])?;
     let mentions = |word: &str| stack.description.contains(word);
     let is_set = mentions("FileName=") && mentions("UUID") || mentions("MetadataFile=");
-    if !is_set && mmstack::Index::of(&files[0])?.is_none() {
+    if !is_set && mmstack::MmIndex::of(&files[0])?.is_none() {
         return Ok(None);
     }
     tiff::open(&files[0], series).map(Some)
 }
 
 /// The pages of all files, one after the other.
-fn sequence(files: Vec<PathBuf>, series: Option<u64>) -> Result<Found, Failure> {
+fn sequence(files: Vec<PathBuf>, series: Option<u64>) -> Result<RecordingFacts, Failure> {
     refuse_option("--series", series.is_some(), "a folder of TIFF files")?;
     let (mut planes, mut notes, mut defect) = (Vec::new(), Vec::new(), None);
     for (file, path) in files.iter().enumerate() {
@@ -135,25 +135,25 @@ fn sequence(files: Vec<PathBuf>, series: Option<u64>) -> Result<Found, Failure> 
     if planes.len() > files.len() {
         notes.push(format!("the {} files have {} pages, which become one time axis", files.len(), planes.len()));
     }
-    Ok(Found { axes: Axes::movie(planes.len() as u64), files, planes, notes, defect })
+    Ok(RecordingFacts { axes: Axes::movie(planes.len() as u64), files, planes, notes, defect })
 }
 
 /// What the name of a file of one image says of it.
 #[derive(Debug, Clone, PartialEq)]
-struct Place {
+struct NamedPosition {
     time: u64,
-    channel: Channel,
+    channel: ChannelOfName,
     z: u64,
     position: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Channel {
+enum ChannelOfName {
     Number(u64),
     Name(String),
 }
 
-impl Place {
+impl NamedPosition {
     /// `img_channel000_position000_time000000000_z000.tif` of Micro-Manager 2, `img_000000000_DAPI_000.tif` of 1.4.
     fn of(path: &Path) -> Option<Self> {
         let rest = path.file_stem()?.to_str()?.strip_prefix("img_")?;
@@ -162,37 +162,45 @@ impl Place {
             let (channel, rest) = rest.split_once("_position")?;
             let (position, rest) = rest.split_once("_time")?;
             let (time, z) = rest.split_once("_z")?;
-            let channel = Channel::Number(number(channel)?);
+            let channel = ChannelOfName::Number(number(channel)?);
             return Some(Self { time: number(time)?, channel, z: number(z)?, position: number(position)? });
         }
         let (time, rest) = rest.split_once('_')?;
         let (channel, z) = rest.rsplit_once('_')?;
-        let channel = Channel::Name(channel.to_owned());
+        let channel = ChannelOfName::Name(channel.to_owned());
         Some(Self { time: number(time)?, channel, z: number(z)?, position: 0 })
     }
 }
 
 /// Micro-Manager's files of one image each.
-fn single_images(path: &Path, files: &[PathBuf], places: &[Place], series: Option<u64>) -> Result<Found, Failure> {
+fn single_images(
+    path: &Path,
+    files: &[PathBuf],
+    places: &[NamedPosition],
+    series: Option<u64>,
+) -> Result<RecordingFacts, Failure> {
     let positions: BTreeSet<u64> = places.iter().map(|place| place.position).collect();
     let position = choose_position(&positions, series, path)?;
     let here = || places.iter().enumerate().filter(|(_, place)| place.position == position);
-    let channels: BTreeSet<&Channel> = here().map(|(_, place)| &place.channel).collect();
+    let channels: BTreeSet<&ChannelOfName> = here().map(|(_, place)| &place.channel).collect();
     let channels: Vec<_> = channels.into_iter().collect();
-    let are_numbers = matches!(channels[..], [Channel::Number(_), ..]);
-    let channel_of = |place: &Place| match &place.channel {
-        Channel::Number(number) => *number,
+    let are_numbers = matches!(channels[..], [ChannelOfName::Number(_), ..]);
+    let channel_of = |place: &NamedPosition| match &place.channel {
+        ChannelOfName::Number(number) => *number,
         name => channels.iter().position(|channel| *channel == name).unwrap_or(0) as u64,
     };
-    let size =
-        |value: &dyn Fn(&Place) -> u64| here().map(|(_, place)| value(place).saturating_add(1)).max().unwrap_or(1);
+    let size = |value: &dyn Fn(&NamedPosition) -> u64| {
+        here().map(|(_, place)| value(place).saturating_add(1)).max().unwrap_or(1)
+    };
     let sizes = [size(&channel_of), size(&|place| place.z), size(&|place| place.time)];
     let mut axes = mmstack::axes(&summary(path), sizes);
     if !are_numbers && channels.len() > 1 {
-        let named = |channel: &&Channel| if let Channel::Name(name) = channel { name.clone() } else { String::new() };
+        let named = |channel: &&ChannelOfName| {
+            if let ChannelOfName::Name(name) = channel { name.clone() } else { String::new() }
+        };
         axes.channels = channels.iter().map(|channel| named_channel(&named(channel))).collect();
     }
-    let mut planes = Found::room(&axes, files.len() as u64).map_err(|why| cannot("read", path, why))?;
+    let mut planes = RecordingFacts::room(&axes, files.len() as u64).map_err(|why| cannot("read", path, why))?;
     let mut notes = Vec::new();
     for (file, place) in here() {
         let stack = Stack::open(&files[file])?;
@@ -209,7 +217,7 @@ fn single_images(path: &Path, files: &[PathBuf], places: &[Place], series: Optio
     }
     notes.sort_unstable();
     notes.dedup();
-    Ok(Found { axes, files: files.to_vec(), planes, notes, defect: None })
+    Ok(RecordingFacts { axes, files: files.to_vec(), planes, notes, defect: None })
 }
 
 /// `Summary` of `metadata.txt`; nothing if there is none, or only half of it.
@@ -238,10 +246,10 @@ mod tests {
 
     #[test]
     fn names_of_single_images() {
-        let new = Place::of(Path::new("d/img_channel001_position002_time000000003_z004.tif")).unwrap();
-        assert_eq!(new, Place { time: 3, channel: Channel::Number(1), z: 4, position: 2 });
-        let old = Place::of(Path::new("img_000000003_a_DAPI_004.tif")).unwrap();
-        assert_eq!(old, Place { time: 3, channel: Channel::Name("a_DAPI".into()), z: 4, position: 0 });
-        assert_eq!(Place::of(Path::new("img_1.tif")), None);
+        let new = NamedPosition::of(Path::new("d/img_channel001_position002_time000000003_z004.tif")).unwrap();
+        assert_eq!(new, NamedPosition { time: 3, channel: ChannelOfName::Number(1), z: 4, position: 2 });
+        let old = NamedPosition::of(Path::new("img_000000003_a_DAPI_004.tif")).unwrap();
+        assert_eq!(old, NamedPosition { time: 3, channel: ChannelOfName::Name("a_DAPI".into()), z: 4, position: 0 });
+        assert_eq!(NamedPosition::of(Path::new("img_1.tif")), None);
     }
 }

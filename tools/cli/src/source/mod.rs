@@ -28,10 +28,15 @@ use crate::failure::Failure;
 pub(crate) use files::follow_links_anywhere;
 #[cfg(test)]
 pub(crate) use recording::Counting;
-pub(crate) use recording::{Recording, Source};
+pub(crate) use recording::{FrameSource, Recording};
 
 /// Opens what the command line names, to write its frames to `output`. `memory` bounds what a source may hold.
-pub(crate) fn open(input: &Path, output: &Path, args: &RecordingArgs, memory: u64) -> Result<Box<dyn Source>, Failure> {
+pub(crate) fn open(
+    input: &Path,
+    output: &Path,
+    args: &RecordingArgs,
+    memory: u64,
+) -> Result<Box<dyn FrameSource>, Failure> {
     if input.as_os_str() == "synthetic" {
         refuse_raw_options(args, "a synthetic camera")?;
         refuse_option("--series", args.series.is_some(), "a synthetic camera")?;
@@ -62,7 +67,7 @@ pub(crate) fn open(input: &Path, output: &Path, args: &RecordingArgs, memory: u6
     if args.preload { Ok(Box::new(Preloaded::read(source, args.frames, memory)?)) } else { Ok(source) }
 }
 
-fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Failure> {
+fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn FrameSource>, Failure> {
     if is_in_archive(input) {
         refuse_raw_options(args, "a Zarr array")?;
         refuse_option("--series", args.series.is_some(), "a Zarr array")?;
@@ -137,7 +142,7 @@ struct Preloaded {
 
 impl Preloaded {
     /// Reads all frames, or the first ones. They may not take all of `memory`: the ring needs some.
-    fn read(mut source: Box<dyn Source>, frames: Option<u64>, memory: u64) -> Result<Self, Failure> {
+    fn read(mut source: Box<dyn FrameSource>, frames: Option<u64>, memory: u64) -> Result<Self, Failure> {
         let recording = source.recording().clone();
         let count = recording.frames.unwrap_or(1).min(frames.unwrap_or(u64::MAX));
         let needed = recording.frame_bytes().saturating_mul(count);
@@ -157,7 +162,7 @@ impl Preloaded {
     }
 }
 
-impl Source for Preloaded {
+impl FrameSource for Preloaded {
     fn recording(&self) -> &Recording {
         &self.recording
     }
@@ -183,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    fn counting(frames: u64) -> Box<dyn Source> {
+    fn counting(frames: u64) -> Box<dyn FrameSource> {
         Box::new(Counting(Recording::movie(Dtype::U8, Some(frames), 4, 5)))
     }
 

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use shardwright::Dtype;
 
-use super::axes::{Axes, Axis};
+use super::axes::{Axes, OuterAxis};
 use super::files::{open_regular, read_at, sibling};
 use super::recording::named_channel;
 use super::tiff::ByteOrder;
 use super::tiff::mmstack::{Scales, choose_position};
-use super::tiff::page::{self, Compression, Form, Page, Place, Predictor, Shape};
-use super::tiff::planes::{Found, Plane, Planes};
+use super::tiff::page::{self, Page, PageData, PixelEncoding, Predictor, Shape, TiffCompression};
+use super::tiff::planes::{PlaneReader, PlaneSource, RecordingFacts};
 use super::why::{Why, cannot};
 use crate::failure::Failure;
 
@@ -53,7 +53,7 @@ enum At {
 }
 
 /// A plane as the index has it.
-struct Entry {
+struct NdTiffEntry {
     axes: BTreeMap<String, At>,
     file: String,
     /// Offset, width, height, pixel type, compression.
@@ -61,14 +61,14 @@ struct Entry {
 }
 
 /// Opens the recording of an index.
-pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Planes, Failure> {
+pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<PlaneReader, Failure> {
     let bytes = read_index(path).map_err(|why| cannot("read", path, why))?;
     let (mut entries, cut_at) = parse(&bytes);
     if entries.is_empty() {
         return Err(cannot("read", path, "it holds no whole entry"));
     }
-    let places = Scale::of("position", &entries);
-    let position = |entry: &Entry| match entry.axes.get("position") {
+    let places = NdTiffAxis::of("position", &entries);
+    let position = |entry: &NdTiffEntry| match entry.axes.get("position") {
         Some(At::Number(number)) => u64::try_from(*number).unwrap_or(0),
         // Positions with names are counted as they came.
         name => places.place(name),
@@ -83,7 +83,7 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Planes, Failure> 
     if let Some(place) = cut_at {
         found.defect = Some(cannot("read", path, format!("it breaks off within an entry at byte {place}")).to_string());
     }
-    Planes::new(found)
+    PlaneReader::new(found)
 }
 
 fn read_index(path: &Path) -> Result<Vec<u8>, String> {
@@ -98,7 +98,7 @@ fn read_index(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// All whole entries, and where the last one breaks off.
-fn parse(bytes: &[u8]) -> (Vec<Entry>, Option<usize>) {
+fn parse(bytes: &[u8]) -> (Vec<NdTiffEntry>, Option<usize>) {
     let (mut rest, mut entries) = (bytes, Vec::new());
     while !rest.is_empty() {
         let before = bytes.len() - rest.len();
@@ -110,7 +110,7 @@ fn parse(bytes: &[u8]) -> (Vec<Entry>, Option<usize>) {
     (entries, None)
 }
 
-fn parse_entry(rest: &mut &[u8]) -> Option<Entry> {
+fn parse_entry(rest: &mut &[u8]) -> Option<NdTiffEntry> {
     let mut take = |count: usize| {
         let (head, tail) = rest.split_at_checked(count)?;
         *rest = tail;
@@ -127,11 +127,11 @@ fn parse_entry(rest: &mut &[u8]) -> Option<Entry> {
         value => value.as_i64().map(At::Number),
     };
     let axes = axes.into_iter().map(|(name, value)| Some((name, at(value)?))).collect::<Option<_>>()?;
-    Some(Entry { axes, file, numbers: std::array::from_fn(|index| word(&numbers[index * 4..][..4])) })
+    Some(NdTiffEntry { axes, file, numbers: std::array::from_fn(|index| word(&numbers[index * 4..][..4])) })
 }
 
 /// An axis of the index: its name, and what of it stands where.
-struct Scale {
+struct NdTiffAxis {
     key: String,
     /// The lowest number, and how many there are up to the highest.
     numbers: Option<(i64, u64)>,
@@ -140,9 +140,9 @@ struct Scale {
     changes: usize,
 }
 
-impl Scale {
+impl NdTiffAxis {
     /// Looks at all entries. An entry without the axis stands at 0.
-    fn of(key: &str, entries: &[Entry]) -> Self {
+    fn of(key: &str, entries: &[NdTiffEntry]) -> Self {
         let mut scale =
             Self { key: key.to_owned(), numbers: None, names: HashMap::new(), labels: Vec::new(), changes: 0 };
         let (mut range, mut before) = (None::<(i64, i64)>, None);
@@ -181,22 +181,22 @@ impl Scale {
         }
     }
 
-    fn axis(&self, scales: &Scales) -> Axis {
+    fn axis(&self, scales: &Scales) -> OuterAxis {
         match self.key.as_str() {
-            "time" => Axis::new("t", self.size()).step(scales.t),
-            "channel" => Axis::new("c", self.size()),
-            "z" => Axis::new("z", self.size()).step(scales.z),
-            other => Axis::new(other, self.size()),
+            "time" => OuterAxis::new("t", self.size()).step(scales.t),
+            "channel" => OuterAxis::new("c", self.size()),
+            "z" => OuterAxis::new("z", self.size()).step(scales.z),
+            other => OuterAxis::new(other, self.size()),
         }
     }
 }
 
-fn find(path: &Path, entries: &[Entry]) -> Result<Found, Failure> {
+fn find(path: &Path, entries: &[NdTiffEntry]) -> Result<RecordingFacts, Failure> {
     let keys: BTreeSet<&String> = entries.iter().flat_map(|entry| entry.axes.keys()).collect();
-    let mut axes: Vec<_> = keys.into_iter().map(|key| Scale::of(key, entries)).collect();
+    let mut axes: Vec<_> = keys.into_iter().map(|key| NdTiffAxis::of(key, entries)).collect();
     // What changes most often is the fastest axis.
     axes.sort_by_key(|axis| axis.changes);
-    let mut files = Files::new(path, entries);
+    let mut files = NdTiffFiles::new(path, entries);
     let summary = files.paths.iter().find_map(|path| summary(path.as_deref()?)).unwrap_or(Value::Null);
     let scales = Scales::of(&summary);
     let channels = axes.iter().find(|axis| axis.key == "channel" && axis.numbers.is_none());
@@ -210,30 +210,30 @@ fn find(path: &Path, entries: &[Entry]) -> Result<Found, Failure> {
         ..Axes::default()
     };
     let refuse = |why: Why| cannot("read", path, why);
-    let mut planes = Found::room(&found_axes, entries.len() as u64).map_err(|why| refuse(why.into()))?;
+    let mut planes = RecordingFacts::room(&found_axes, entries.len() as u64).map_err(|why| refuse(why.into()))?;
     for (number, entry) in entries.iter().enumerate() {
         let place = axes.iter().fold(0, |place, axis| place * axis.size() + axis.place(entry.axes.get(&axis.key)));
         let page = files.page(entry).map_err(|why| refuse(why.within(|why| format!("plane {number}: {why}"))))?;
         planes[place as usize] =
-            page.map(|page| Plane { file: files.number(entry) as u32, number: number as u32, page });
+            page.map(|page| PlaneSource { file: files.number(entry) as u32, number: number as u32, page });
     }
-    let Files { paths, notes, .. } = files;
+    let NdTiffFiles { paths, notes, .. } = files;
     let files = paths.into_iter().map(|path| path.unwrap_or_default()).collect();
-    Ok(Found { axes: found_axes, files, planes, notes, defect: None })
+    Ok(RecordingFacts { axes: found_axes, files, planes, notes, defect: None })
 }
 
 /// The files that the index names.
-struct Files {
+struct NdTiffFiles {
     numbers: HashMap<String, usize>,
     /// `None`: the file is not there.
     paths: Vec<Option<PathBuf>>,
     sizes: Vec<u64>,
     notes: Vec<String>,
-    form: Option<Arc<Form>>,
+    form: Option<Arc<PixelEncoding>>,
 }
 
-impl Files {
-    fn new(index: &Path, entries: &[Entry]) -> Self {
+impl NdTiffFiles {
+    fn new(index: &Path, entries: &[NdTiffEntry]) -> Self {
         let (numbers, paths) = (HashMap::new(), Vec::new());
         let mut files = Self { numbers, paths, sizes: Vec::new(), notes: Vec::new(), form: None };
         for entry in entries {
@@ -249,12 +249,12 @@ impl Files {
         files
     }
 
-    fn number(&self, entry: &Entry) -> usize {
+    fn number(&self, entry: &NdTiffEntry) -> usize {
         self.numbers[&entry.file]
     }
 
     /// The pixels of an entry; `None` if its file does not reach so far.
-    fn page(&mut self, entry: &Entry) -> Result<Option<Page>, Why> {
+    fn page(&mut self, entry: &NdTiffEntry) -> Result<Option<Page>, Why> {
         let form = form(entry)?;
         let [offset, ..] = entry.numbers;
         let bytes = form.shape.frame_bytes() * form.shape.samples;
@@ -265,12 +265,12 @@ impl Files {
             Some(shared) if **shared == form => shared.clone(),
             _ => self.form.insert(Arc::new(form)).clone(),
         };
-        Ok(Some(Page { form, place: Place::Together(offset) }))
+        Ok(Some(Page { form, place: PageData::Together(offset) }))
     }
 }
 
 /// How an entry's pixels are laid out.
-fn form(entry: &Entry) -> Result<Form, Why> {
+fn form(entry: &NdTiffEntry) -> Result<PixelEncoding, Why> {
     let [_, width, height, pixel_type, compression] = entry.numbers;
     if compression != 0 {
         return Why::unread(format!("its compression {compression} is not read here; 0, none, is"));
@@ -285,10 +285,10 @@ fn form(entry: &Entry) -> Result<Form, Why> {
         2 => (Dtype::U8, 3),
         other => return Why::unread(format!("its pixel type {other} is unknown; 0 to 6 are known")),
     };
-    Ok(Form {
+    Ok(PixelEncoding {
         shape: Shape { width, height, samples, dtype },
         bits: dtype.size() as u64 * 8,
-        compression: Compression::None,
+        compression: TiffCompression::None,
         predictor: Predictor::None,
         photometric: if samples == 3 { page::RGB } else { 1 },
         is_planar: false,

@@ -21,8 +21,8 @@ pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
 /// What the header says.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Header {
-    pub(crate) element: Element,
+pub(crate) struct NpyHeader {
+    pub(crate) element: NpyElement,
     pub(crate) order: ByteOrder,
     pub(crate) shape: Vec<u64>,
     /// Where the array begins.
@@ -31,7 +31,7 @@ pub(crate) struct Header {
 
 /// An element of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Element {
+pub(crate) enum NpyElement {
     Number(Dtype),
     /// A byte that is 0 or 1.
     Bool,
@@ -39,7 +39,7 @@ pub(crate) enum Element {
     Half,
 }
 
-impl Element {
+impl NpyElement {
     /// What it becomes.
     pub(crate) fn dtype(self) -> Dtype {
         match self {
@@ -64,7 +64,7 @@ impl Element {
     }
 }
 
-impl Header {
+impl NpyHeader {
     /// Reads the header of a file. `Err` says what is wrong with it or can't be replayed.
     pub(crate) fn read(file: &File) -> Result<Self, Why> {
         let mut head = [0; 12];
@@ -108,7 +108,7 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     Some(after.trim_start().strip_prefix(':')?.trim_start())
 }
 
-fn element_type(text: &str) -> Result<(Element, ByteOrder), Why> {
+fn element_type(text: &str) -> Result<(NpyElement, ByteOrder), Why> {
     let descr = value(text, "descr").ok_or("its header names no type")?;
     let quote = descr.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
     let descr = quote.and_then(|quote| descr[1..].split_once(quote));
@@ -117,8 +117,8 @@ fn element_type(text: &str) -> Result<(Element, ByteOrder), Why> {
     };
     let order = if descr.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
     let dtype = match descr.trim_start_matches(['<', '>', '|', '=']) {
-        "b1" => return Ok((Element::Bool, order)),
-        "f2" => return Ok((Element::Half, order)),
+        "b1" => return Ok((NpyElement::Bool, order)),
+        "f2" => return Ok((NpyElement::Half, order)),
         "u1" => Dtype::U8,
         "u2" => Dtype::U16,
         "u4" => Dtype::U32,
@@ -137,7 +137,7 @@ fn element_type(text: &str) -> Result<(Element, ByteOrder), Why> {
             ));
         }
     };
-    Ok((Element::Number(dtype), order))
+    Ok((NpyElement::Number(dtype), order))
 }
 
 #[cfg(test)]
@@ -147,11 +147,15 @@ mod tests {
     #[test]
     fn headers_are_read() {
         let text = "{'descr': '>i2', 'fortran_order': False, 'shape': (3, 4, 5), }  \n";
-        let header =
-            Header { element: Element::Number(Dtype::I16), order: ByteOrder::Big, shape: vec![3, 4, 5], offset: 128 };
-        assert_eq!(Header::parse(text, 128), Ok(header));
-        let one = Header::parse("{'descr': '|u1', 'fortran_order': True, 'shape': (7,), }", 64).unwrap();
-        assert_eq!((one.element, one.shape), (Element::Number(Dtype::U8), vec![7]));
+        let header = NpyHeader {
+            element: NpyElement::Number(Dtype::I16),
+            order: ByteOrder::Big,
+            shape: vec![3, 4, 5],
+            offset: 128,
+        };
+        assert_eq!(NpyHeader::parse(text, 128), Ok(header));
+        let one = NpyHeader::parse("{'descr': '|u1', 'fortran_order': True, 'shape': (7,), }", 64).unwrap();
+        assert_eq!((one.element, one.shape), (NpyElement::Number(Dtype::U8), vec![7]));
     }
 
     #[test]
@@ -166,7 +170,7 @@ mod tests {
             ("", "no type"),
         ];
         for (text, expected) in cases {
-            let refused = Header::parse(text, 0).unwrap_err().to_string();
+            let refused = NpyHeader::parse(text, 0).unwrap_err().to_string();
             assert!(refused.contains(expected), "{refused:?} lacks {expected:?}");
         }
     }

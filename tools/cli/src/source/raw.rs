@@ -8,7 +8,7 @@ use shardwright::{Dim, DimKind, Dtype, FrameLayout, PixelFormat};
 
 use super::files::{open_regular, read_at};
 use super::npy;
-use super::recording::{Recording, Source, dim_named};
+use super::recording::{FrameSource, Recording, dim_named};
 use super::tiff::{ByteOrder, reason, to_native, widen};
 use super::why::cannot;
 use crate::args::RecordingArgs;
@@ -127,8 +127,8 @@ impl Raw {
     /// Opens a file of NumPy's. One that was cut off ends the run where it ends.
     pub(crate) fn open_npy(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
         let file = open_regular(path).map_err(|error| Failure::io("open", path, &error))?;
-        let npy::Header { element, order, shape, offset } =
-            npy::Header::read(&file).map_err(|why| cannot("replay", path, why))?;
+        let npy::NpyHeader { element, order, shape, offset } =
+            npy::NpyHeader::read(&file).map_err(|why| cannot("replay", path, why))?;
         if shape.len() < 2 || shape.contains(&0) {
             let why = format!("its shape is {shape:?}; a recording has at least two dimensions, and something in them");
             return Err(cannot("replay", path, why));
@@ -136,7 +136,7 @@ impl Raw {
         let (mut recording, samples) = describe(&shape, &args.axes, element.dtype(), "the file's shape")?;
         recording.notes.extend(element.note().map(str::to_owned));
         let lie = Lie::dense(&recording, samples, element.bytes());
-        let is_half = element == npy::Element::Half;
+        let is_half = element == npy::NpyElement::Half;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -172,7 +172,7 @@ impl Raw {
     }
 }
 
-impl Source for Raw {
+impl FrameSource for Raw {
     fn recording(&self) -> &Recording {
         &self.recording
     }

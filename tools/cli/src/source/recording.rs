@@ -7,7 +7,7 @@ use shardwright::{Channel, Dim, DimKind, Dtype, FrameLayout, PixelFormat};
 use crate::failure::Failure;
 
 /// Something that gives frames, again and again and in any order.
-pub(crate) trait Source: Send {
+pub(crate) trait FrameSource: Send {
     /// What the frames are.
     fn recording(&self) -> &Recording;
 
@@ -130,7 +130,7 @@ pub(crate) fn named_channel(label: &str) -> Channel {
 pub(crate) struct Counting(pub(crate) Recording);
 
 #[cfg(test)]
-impl Source for Counting {
+impl FrameSource for Counting {
     fn recording(&self) -> &Recording {
         &self.0
     }

@@ -10,7 +10,7 @@ use memmap2::MmapMut;
 use shardwright::Dtype;
 
 use super::files::huge_pages;
-use super::recording::{Recording, Source};
+use super::recording::{FrameSource, Recording};
 use crate::args::Camera;
 use crate::failure::Failure;
 
@@ -60,7 +60,7 @@ impl Synthetic {
     }
 }
 
-impl Source for Synthetic {
+impl FrameSource for Synthetic {
     fn recording(&self) -> &Recording {
         &self.recording
     }
@@ -102,7 +102,7 @@ fn expose_all(camera: Camera, pool: &mut [u8], frame_bytes: usize) {
 }
 
 /// Takes one frame of the scene.
-fn expose(camera: Camera, index: u64, spots: &[Spot], noise: &Noise, frame: &mut [u8]) {
+fn expose(camera: Camera, index: u64, spots: &[BrightSpot], noise: &Noise, frame: &mut [u8]) {
     let width = camera.width as usize;
     let size = camera.dtype.size();
     let mut random = SEED ^ mix(index + 1);
@@ -120,7 +120,7 @@ fn expose(camera: Camera, index: u64, spots: &[Spot], noise: &Noise, frame: &mut
 }
 
 /// The light on one row: brighter in the middle as under a real lamp, and whatever spots touch the row.
-fn illuminate(y: usize, height: usize, spots: &[Spot], light: &mut [f32]) {
+fn illuminate(y: usize, height: usize, spots: &[BrightSpot], light: &mut [f32]) {
     let dy = y as f32 / height as f32 - 0.5;
     let width = light.len() as f32;
     for (x, light) in light.iter_mut().enumerate() {
@@ -178,7 +178,7 @@ fn digitize(dtype: Dtype, counts: &[f32], row: &mut [u8]) {
 
 /// A bright spot on the sensor, in pixels and electrons.
 #[derive(Debug, Clone, Copy)]
-struct Spot {
+struct BrightSpot {
     x: f32,
     y: f32,
     radius: f32,
@@ -187,8 +187,8 @@ struct Spot {
 
 /// A few dozen blobs and filaments that move in circles, so that the pool can be shown again without a jump.
 struct Scene {
-    blobs: Vec<(Spot, Orbit)>,
-    filaments: Vec<(Spot, Orbit)>,
+    blobs: Vec<(BrightSpot, Orbit)>,
+    filaments: Vec<(BrightSpot, Orbit)>,
     /// The sensor's shorter side.
     side: f32,
 }
@@ -219,7 +219,7 @@ impl Scene {
             low + (high - low) * (mix(state) >> 40) as f32 / (1u64 << 24) as f32
         };
         let mut moving = |radius: (f32, f32), electrons: (f32, f32)| {
-            let spot = Spot {
+            let spot = BrightSpot {
                 x: uniform(0.05, 0.95) * width,
                 y: uniform(0.05, 0.95) * height,
                 radius: (uniform(radius.0, radius.1) * side).max(0.8),
@@ -236,10 +236,10 @@ impl Scene {
     }
 
     /// Everything bright at `time`, which runs from 0 to 1 through the pool.
-    fn at(&self, time: f32) -> Vec<Spot> {
-        let moved = |&(spot, orbit): &(Spot, Orbit), offset: (f32, f32)| {
+    fn at(&self, time: f32) -> Vec<BrightSpot> {
+        let moved = |&(spot, orbit): &(BrightSpot, Orbit), offset: (f32, f32)| {
             let (dx, dy) = orbit.at(time);
-            Spot { x: spot.x + dx + offset.0, y: spot.y + dy + offset.1, ..spot }
+            BrightSpot { x: spot.x + dx + offset.0, y: spot.y + dy + offset.1, ..spot }
         };
         let mut spots: Vec<_> = self.blobs.iter().map(|blob| moved(blob, (0.0, 0.0))).collect();
         let spacing = 0.12 * self.side / FILAMENT_SPOTS as f32;
@@ -247,7 +247,7 @@ impl Scene {
             let (sin, cos) = (TAU * orbit.phase).sin_cos();
             // Neighbours overlap; so weighted they sum up to the filament's own brightness.
             let electrons = spot.electrons * spacing / (spot.radius * TAU.sqrt());
-            let filament = (Spot { electrons, ..spot }, orbit);
+            let filament = (BrightSpot { electrons, ..spot }, orbit);
             for step in 0..FILAMENT_SPOTS {
                 let along = (step as f32 / FILAMENT_SPOTS as f32 - 0.5) * 0.12 * self.side;
                 // The filament waves across its own direction.

@@ -9,7 +9,7 @@ use shardwright::offline::{Array, Axis};
 use shardwright::{Channel, Dim, DimKind, Dtype};
 
 use super::files::{open_regular, stays_inside};
-use super::recording::{Recording, Source, dim_named};
+use super::recording::{FrameSource, Recording, dim_named};
 use super::why::{Why, refused};
 use crate::failure::Failure;
 use crate::place;
@@ -142,7 +142,7 @@ fn names(own: Option<&[String]>, dimensions: usize) -> Vec<String> {
     own.map_or_else(|| (0..dimensions).map(usual).collect(), <[String]>::to_vec)
 }
 
-impl Source for Zarr {
+impl FrameSource for Zarr {
     fn recording(&self) -> &Recording {
         &self.recording
     }

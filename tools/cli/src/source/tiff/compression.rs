@@ -7,19 +7,19 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::super::why::Why;
-use super::page::{Compression, Form, YCBCR};
+use super::page::{PixelEncoding, TiffCompression, YCBCR};
 
 /// How long a strip may be of which only the first part is needed.
 const LONGER_BYTES_MAX: usize = 256 << 20;
 
 /// Fills `out`. Bytes beyond it, as some writers leave in a last strip, are not looked at.
-pub(crate) fn decompress(compression: Compression, packed: &[u8], out: &mut [u8]) -> Result<(), Why> {
+pub(crate) fn decompress(compression: TiffCompression, packed: &[u8], out: &mut [u8]) -> Result<(), Why> {
     let got = match compression {
-        Compression::Lzw => lzw(packed, out)?,
-        Compression::Deflate => deflate(packed, out)?,
-        Compression::PackBits => pack_bits(packed, out),
-        Compression::Zstd => zstd(packed, out)?,
-        Compression::None | Compression::Jpeg => unreachable!("these are read elsewhere"),
+        TiffCompression::Lzw => lzw(packed, out)?,
+        TiffCompression::Deflate => deflate(packed, out)?,
+        TiffCompression::PackBits => pack_bits(packed, out),
+        TiffCompression::Zstd => zstd(packed, out)?,
+        TiffCompression::None | TiffCompression::Jpeg => unreachable!("these are read elsewhere"),
     };
     if got < out.len() {
         return Err(format!("it holds {got} bytes, but {} are needed", out.len()).into());
@@ -112,7 +112,7 @@ fn pack_bits(packed: &[u8], out: &mut [u8]) -> usize {
 }
 
 /// A JPEG image with its tables elsewhere, of which `out` takes the first rows. Pixels of YCbCr become RGB.
-pub(crate) fn jpeg(packed: &[u8], form: &Form, out: &mut [u8]) -> Result<(), String> {
+pub(crate) fn jpeg(packed: &[u8], form: &PixelEncoding, out: &mut [u8]) -> Result<(), String> {
     let wrong = |why: String| format!("JPEG: {why}");
     let whole = match form.jpeg_tables.as_deref() {
         // Both begin and end with markers of their own; in between they make one image.
@@ -163,7 +163,9 @@ mod tests {
 
     #[test]
     fn what_is_too_short_or_broken_is_refused() {
-        for compression in [Compression::Lzw, Compression::Deflate, Compression::PackBits, Compression::Zstd] {
+        for compression in
+            [TiffCompression::Lzw, TiffCompression::Deflate, TiffCompression::PackBits, TiffCompression::Zstd]
+        {
             for packed in [&[][..], &[7; 5], &[0x80, 0x0b, 0x60], &[0x78, 0x9c, 1]] {
                 let refused = decompress(compression, packed, &mut [0; 100]).unwrap_err();
                 assert!(!refused.to_string().is_empty(), "{compression:?}");
@@ -180,7 +182,7 @@ mod tests {
         let mut zstd = vec![0; 1000];
         let zstd_length = zstd_safe::compress(&mut zstd[..], &values, 1).unwrap();
         for (compression, packed) in
-            [(Compression::Deflate, &zlib[..length]), (Compression::Zstd, &zstd[..zstd_length])]
+            [(TiffCompression::Deflate, &zlib[..length]), (TiffCompression::Zstd, &zstd[..zstd_length])]
         {
             let mut out = [0; 70];
             decompress(compression, packed, &mut out).unwrap();

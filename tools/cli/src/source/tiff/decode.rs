@@ -6,7 +6,7 @@ use std::thread;
 use super::super::files::read_at;
 use super::super::why::Why;
 use super::compression::{self, jpeg};
-use super::page::{Compression, Form, Page, Piece, Place, Predictor};
+use super::page::{Page, PageData, PixelEncoding, Predictor, StripOrTile, TiffCompression};
 use super::values;
 
 /// Pages of fewer bytes are decoded by one thread: starting others would take longer.
@@ -17,12 +17,12 @@ const SHARED_BYTES_MIN: usize = 1 << 20;
 pub(crate) fn read_page(file: &File, page: &Page, sample: u64, out: &mut [u8]) -> Result<(), Why> {
     let form = &*page.form;
     let pieces = match &page.place {
-        Place::Together(offset) => {
+        PageData::Together(offset) => {
             read_at(file, out, offset + sample * out.len() as u64).map_err(|error| reason(&error))?;
             values::to_native(out, form.shape.dtype.size(), form.order);
             return Ok(());
         }
-        Place::Pieces(pieces) => pieces,
+        PageData::Pieces(pieces) => pieces,
     };
     let [across, down] = form.pieces();
     let first = sample * across * down;
@@ -31,13 +31,13 @@ pub(crate) fn read_page(file: &File, page: &Page, sample: u64, out: &mut [u8]) -
     let row_bytes = form.shape.width as usize * element_bytes;
     let band_bytes = row_bytes * form.piece_height.min(form.shape.height) as usize;
     let threads = match form.compression {
-        Compression::None => 1,
+        TiffCompression::None => 1,
         _ if out.len() < SHARED_BYTES_MIN => 1,
         _ => thread::available_parallelism().map_or(1, usize::from).min(down as usize),
     };
     let bands_each = (down as usize).div_ceil(threads);
     let share = |(index, out): (usize, &mut [u8])| {
-        let mut scratch = Scratch::default();
+        let mut scratch = DecodeScratch::default();
         for (band, row) in out.chunks_mut(band_bytes).zip((index * bands_each) as u64..) {
             let pieces = &pieces[(row * across) as usize..((row + 1) * across) as usize];
             read_band(file, form, row, pieces, band, &mut scratch)?;
@@ -58,7 +58,7 @@ pub(crate) fn read_page(file: &File, page: &Page, sample: u64, out: &mut [u8]) -
 
 /// Memory that a thread uses again for each piece.
 #[derive(Default)]
-struct Scratch {
+struct DecodeScratch {
     packed: Vec<u8>,
     piece: Vec<u8>,
 }
@@ -66,14 +66,14 @@ struct Scratch {
 /// Decodes one row of pieces into the rows of the page that they cover.
 fn read_band(
     file: &File,
-    form: &Form,
+    form: &PixelEncoding,
     row: u64,
-    pieces: &[Piece],
+    pieces: &[StripOrTile],
     out: &mut [u8],
-    scratch: &mut Scratch,
+    scratch: &mut DecodeScratch,
 ) -> Result<(), Why> {
     let stored = form.piece_bytes(form.stored_rows(row)).ok_or("its sizes overflow")? as usize;
-    let Scratch { packed, piece: buffer } = scratch;
+    let DecodeScratch { packed, piece: buffer } = scratch;
     for (piece, column) in pieces.iter().zip(0..) {
         let named = |why: Why| {
             let what = if form.is_tiled { "tile" } else { "strip" };
@@ -91,13 +91,19 @@ fn read_band(
 }
 
 /// The values of one piece, as they are stored but for compression, predictor and order of bytes.
-fn decode_piece(file: &File, form: &Form, piece: Piece, packed: &mut Vec<u8>, out: &mut [u8]) -> Result<(), Why> {
+fn decode_piece(
+    file: &File,
+    form: &PixelEncoding,
+    piece: StripOrTile,
+    packed: &mut Vec<u8>,
+    out: &mut [u8],
+) -> Result<(), Why> {
     if piece.offset == 0 && piece.bytes == 0 {
         // A piece that was never written.
         out.fill(0);
         return Ok(());
     }
-    if form.compression == Compression::None {
+    if form.compression == TiffCompression::None {
         if piece.bytes < out.len() as u64 {
             return Err(format!("it has {} bytes, but {} are needed", piece.bytes, out.len()).into());
         }
@@ -112,11 +118,11 @@ fn decode_piece(file: &File, form: &Form, piece: Piece, packed: &mut Vec<u8>, ou
         }
         packed.resize(piece.bytes as usize, 0);
         read_at(file, packed, piece.offset).map_err(|error| reason(&error))?;
-        if form.is_reversed && form.compression != Compression::Jpeg {
+        if form.is_reversed && form.compression != TiffCompression::Jpeg {
             values::reverse_bits(packed);
         }
         match form.compression {
-            Compression::Jpeg => jpeg(packed, form, out)?,
+            TiffCompression::Jpeg => jpeg(packed, form, out)?,
             other => compression::decompress(other, packed, out)?,
         }
     }
@@ -125,7 +131,7 @@ fn decode_piece(file: &File, form: &Form, piece: Piece, packed: &mut Vec<u8>, ou
 }
 
 /// Undoes the predictor and the order of bytes.
-fn undo(form: &Form, out: &mut [u8]) {
+fn undo(form: &PixelEncoding, out: &mut [u8]) {
     let bytes = match form.bits {
         bits @ (8 | 16 | 32 | 64) => bits as usize / 8,
         _ => return,

@@ -46,14 +46,14 @@ impl ByteOrder {
 }
 
 /// A file whose bytes are read by their places, some of them ahead.
-pub(crate) struct Bytes {
+pub(crate) struct TiffBytes {
     pub(crate) file: File,
     pub(crate) len: u64,
     window: Vec<u8>,
     window_start: u64,
 }
 
-impl Bytes {
+impl TiffBytes {
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
         let file = super::super::files::open_regular(path)?;
         let len = file.metadata()?.len();
@@ -83,14 +83,14 @@ impl Bytes {
 
 /// What the first bytes of a TIFF file say.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Header {
+pub(crate) struct TiffHeader {
     pub(crate) order: ByteOrder,
     is_big: bool,
     pub(crate) first: u64,
 }
 
-impl Header {
-    pub(crate) fn read(bytes: &mut Bytes) -> Result<Self, String> {
+impl TiffHeader {
+    pub(crate) fn read(bytes: &mut TiffBytes) -> Result<Self, String> {
         let head = bytes.at(0, 8)?;
         let order = if head[0] == b'I' { ByteOrder::Little } else { ByteOrder::Big };
         if order.number(&head[2..4]) == 42 {
@@ -108,7 +108,7 @@ impl Header {
 
 /// One field of a directory.
 #[derive(Debug, Clone, Copy)]
-struct Field {
+struct IfdField {
     tag: u16,
     kind: u16,
     count: u64,
@@ -116,7 +116,7 @@ struct Field {
     at: u64,
 }
 
-impl Field {
+impl IfdField {
     /// Bytes of one element; `None` for types that nobody knows.
     fn element_bytes(self) -> Option<u64> {
         Some(match self.kind {
@@ -136,14 +136,14 @@ impl Field {
 /// A directory.
 #[derive(Debug)]
 pub(crate) struct Ifd {
-    fields: Vec<Field>,
+    fields: Vec<IfdField>,
     order: ByteOrder,
     /// Where the next directory is; 0: there is none.
     pub(crate) next: u64,
 }
 
 impl Ifd {
-    pub(crate) fn read(bytes: &mut Bytes, header: Header, offset: u64) -> Result<Self, String> {
+    pub(crate) fn read(bytes: &mut TiffBytes, header: TiffHeader, offset: u64) -> Result<Self, String> {
         let (order, word, count_bytes) = if header.is_big { (header.order, 8, 8) } else { (header.order, 4, 2) };
         let count = order.number(bytes.at(offset, count_bytes)?);
         if count == 0 || count > u64::from(u16::MAX) {
@@ -155,7 +155,7 @@ impl Ifd {
         let next = order.number(next);
         let fields = table.chunks_exact(field_bytes as usize).zip(0..).map(|(bytes, index)| {
             let (head, value) = bytes.split_at(bytes.len() - word as usize);
-            let mut field = Field {
+            let mut field = IfdField {
                 tag: order.number(&head[..2]) as u16,
                 kind: order.number(&head[2..4]) as u16,
                 count: order.number(&head[4..]),
@@ -171,12 +171,12 @@ impl Ifd {
         Ok(Self { fields, order, next })
     }
 
-    fn field(&self, tag: u16) -> Option<Field> {
+    fn field(&self, tag: u16) -> Option<IfdField> {
         self.fields.iter().find(|field| field.tag == tag).copied()
     }
 
     /// The bytes of a field's value, of its first `max` elements.
-    fn value<'a>(&self, bytes: &'a mut Bytes, field: Field, max: u64) -> Result<(&'a [u8], usize), String> {
+    fn value<'a>(&self, bytes: &'a mut TiffBytes, field: IfdField, max: u64) -> Result<(&'a [u8], usize), String> {
         let wrong = |why: &str| format!("field {} {why}", field.tag);
         let element = field.element_bytes().ok_or_else(|| wrong(&format!("has the unknown type {}", field.kind)))?;
         let value = field.count.min(max).checked_mul(element).ok_or("the file ends too early".to_owned());
@@ -185,7 +185,7 @@ impl Ifd {
     }
 
     /// The whole numbers of a field, the first `max`; empty if there is no such field.
-    pub(crate) fn numbers(&self, bytes: &mut Bytes, tag: u16, max: u64) -> Result<Vec<u64>, String> {
+    pub(crate) fn numbers(&self, bytes: &mut TiffBytes, tag: u16, max: u64) -> Result<Vec<u64>, String> {
         let Some(field) = self.field(tag) else { return Ok(Vec::new()) };
         if !field.is_unsigned() {
             return Err(format!("field {tag} is of type {}, no whole numbers", field.kind));
@@ -195,12 +195,12 @@ impl Ifd {
     }
 
     /// The first whole number of a field.
-    pub(crate) fn number(&self, bytes: &mut Bytes, tag: u16) -> Result<Option<u64>, String> {
+    pub(crate) fn number(&self, bytes: &mut TiffBytes, tag: u16) -> Result<Option<u64>, String> {
         Ok(self.numbers(bytes, tag, 1)?.first().copied())
     }
 
     /// A text, up to its first zero byte.
-    pub(crate) fn text(&self, bytes: &mut Bytes, tag: u16) -> Option<String> {
+    pub(crate) fn text(&self, bytes: &mut TiffBytes, tag: u16) -> Option<String> {
         let field = self.field(tag).filter(|field| matches!(field.kind, 1 | 2 | 7))?;
         let (value, _) = self.value(bytes, field, u64::MAX).ok()?;
         let value = value.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -212,13 +212,13 @@ impl Ifd {
     }
 
     /// The bytes of a field as they are.
-    pub(crate) fn bytes(&self, bytes: &mut Bytes, tag: u16) -> Result<Option<Vec<u8>>, String> {
+    pub(crate) fn bytes(&self, bytes: &mut TiffBytes, tag: u16) -> Result<Option<Vec<u8>>, String> {
         let Some(field) = self.field(tag) else { return Ok(None) };
         Ok(Some(self.value(bytes, field, u64::MAX)?.0.to_vec()))
     }
 
     /// A fraction of two whole numbers.
-    pub(crate) fn fraction(&self, bytes: &mut Bytes, tag: u16) -> Option<f64> {
+    pub(crate) fn fraction(&self, bytes: &mut TiffBytes, tag: u16) -> Option<f64> {
         let field = self.field(tag).filter(|field| field.kind == 5)?;
         let (value, _) = self.value(bytes, field, 1).ok()?;
         let (above, below) = (self.order.number(value.get(..4)?), self.order.number(value.get(4..)?));

@@ -2,9 +2,9 @@
 //!
 //! Source: ImageJ, `ij/io/FileSaver.java` (what is written) and `TiffDecoder.java` (stacks beyond 4 GB have one page).
 
-use super::super::axes::{Axes, Axis, Step};
+use super::super::axes::{Axes, OuterAxis, Step};
 use super::pages::{behind_first, in_order};
-use super::planes::Found;
+use super::planes::RecordingFacts;
 use super::stack::Stack;
 use crate::args::unit_name;
 use crate::failure::Failure;
@@ -52,7 +52,7 @@ impl ImageJ {
     }
 
     /// The planes of the file, each in its place.
-    pub(crate) fn find(mut self, stack: Stack) -> Result<Found, Failure> {
+    pub(crate) fn find(mut self, stack: Stack) -> Result<RecordingFacts, Failure> {
         let first = stack.plane(0, 0)?;
         let samples = first.page.form.shape.samples;
         if samples > 1 && self.channels == samples {
@@ -91,15 +91,15 @@ impl ImageJ {
         let is_known = planes == product || (planes < product && stack.defect.is_some());
         let outer = if is_known {
             let axis = |letter| match letter {
-                'c' => Axis::new("c", self.channels),
-                'z' => Axis::new("z", self.slices).step(z_step),
-                _ => Axis::new("t", self.frames).step(self.time_step),
+                'c' => OuterAxis::new("c", self.channels),
+                'z' => OuterAxis::new("z", self.slices).step(z_step),
+                _ => OuterAxis::new("t", self.frames).step(self.time_step),
             };
             let is_order = ["czt", "ctz", "zct", "ztc", "tcz", "tzc"].contains(&self.order.as_str());
             let order = if is_order { self.order.as_str() } else { "czt" };
             order.chars().rev().map(axis).collect()
         } else {
-            vec![Axis::new("t", planes)]
+            vec![OuterAxis::new("t", planes)]
         };
         Axes { outer, y_step, x_step, ..Axes::default() }
     }

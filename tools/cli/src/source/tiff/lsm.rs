@@ -11,12 +11,12 @@
 //!
 //! Source: "LSM 5/7 file format description", release 2.3.
 
-use super::super::axes::{Axes, Axis, Step};
+use super::super::axes::{Axes, OuterAxis, Step};
 use super::super::why::{Why, cannot};
 use super::ifd::ByteOrder;
-use super::page::{Compression, Piece, Place};
+use super::page::{PageData, StripOrTile, TiffCompression};
 use super::pages::in_order;
-use super::planes::Found;
+use super::planes::RecordingFacts;
 use super::stack::Stack;
 use crate::failure::Failure;
 
@@ -26,7 +26,7 @@ const MAGICS: [u64; 2] = [0x0300_494C, 0x0400_494C];
 const WRAPS_AT: u64 = 1 << 32;
 
 /// The planes of a file whose first page has that field.
-pub(super) fn find(stack: Stack, info: &[u8]) -> Result<Found, Failure> {
+pub(super) fn find(stack: Stack, info: &[u8]) -> Result<RecordingFacts, Failure> {
     let path = stack.path.clone();
     let (axes, mut stack) = axes(&stack, info).map(|axes| (axes, stack)).map_err(|why| cannot("read", &path, why))?;
     if stack.len >= WRAPS_AT {
@@ -36,9 +36,12 @@ pub(super) fn find(stack: Stack, info: &[u8]) -> Result<Found, Failure> {
     // Of compressed pieces it gives the lengths that they have uncompressed.
     let len = stack.len;
     for page in stack.entries.iter_mut().filter_map(|entry| entry.page.as_mut().ok()) {
-        if let (false, Place::Pieces(pieces)) = (page.form.compression == Compression::None, &page.place) {
-            let cut = |piece: &Piece| Piece { bytes: piece.bytes.min(len.saturating_sub(piece.offset)), ..*piece };
-            page.place = Place::Pieces(pieces.iter().map(cut).collect());
+        if let (false, PageData::Pieces(pieces)) = (page.form.compression == TiffCompression::None, &page.place) {
+            let cut = |piece: &StripOrTile| StripOrTile {
+                bytes: piece.bytes.min(len.saturating_sub(piece.offset)),
+                ..*piece
+            };
+            page.place = PageData::Pieces(pieces.iter().map(cut).collect());
         }
     }
     let planes = axes.planes().unwrap_or(u64::MAX);
@@ -63,8 +66,8 @@ fn axes(stack: &Stack, info: &[u8]) -> Result<Axes, Why> {
     }
     let step = |at| number(at, 8).map(f64::from_bits).filter(|value| value.is_finite() && *value > 0.0);
     let length = |at| -> Option<Step> { Some((step(at)? * 1e6, "micrometer")) };
-    let time = Axis::new("t", size(24)).step(step(112).map(|seconds| (seconds, "second")));
-    let depth = Axis::new("z", size(16)).step(length(56));
+    let time = OuterAxis::new("t", size(24)).step(step(112).map(|seconds| (seconds, "second")));
+    let depth = OuterAxis::new("z", size(16)).step(length(56));
     let outer = match number(88, 2) {
         Some(0) => vec![depth],
         Some(3) => vec![time],

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::axes::{Axes, Axis, Step};
+use super::super::axes::{Axes, OuterAxis, Step};
 use super::super::files::stays_inside;
 use super::super::recording::named_channel;
 use super::super::why::cannot;
-use super::ifd::{Bytes, Header};
-use super::planes::Found;
+use super::ifd::{TiffBytes, TiffHeader};
+use super::planes::RecordingFacts;
 use super::stack::Stack;
 use crate::failure::Failure;
 
@@ -28,23 +28,23 @@ const ENTRIES_MAGIC: u64 = 3_453_623;
 const SUMMARY_MAGIC: u64 = 2_355_492;
 
 /// One plane: channel, slice, frame, position, and where its directory is.
-type Entry = [u64; 5];
+type MmPlane = [u64; 5];
 
 /// The index of one file.
-pub(crate) struct Index {
+pub(crate) struct MmIndex {
     summary: Value,
-    entries: Vec<Entry>,
+    entries: Vec<MmPlane>,
 }
 
-impl Index {
+impl MmIndex {
     /// The index of a file; `None` if it has none.
     pub(crate) fn of(path: &Path) -> Result<Option<Self>, Failure> {
-        let mut bytes = Bytes::open(path).map_err(|error| Failure::io("open", path, &error))?;
+        let mut bytes = TiffBytes::open(path).map_err(|error| Failure::io("open", path, &error))?;
         Ok(Self::read(&mut bytes))
     }
 
-    fn read(bytes: &mut Bytes) -> Option<Self> {
-        let order = Header::read(bytes).ok()?.order;
+    fn read(bytes: &mut TiffBytes) -> Option<Self> {
+        let order = TiffHeader::read(bytes).ok()?.order;
         let head: Vec<_> = bytes.at(8, 32).ok()?.chunks_exact(4).map(|word| order.number(word)).collect();
         if head[0] != INDEX_MAGIC || head[1] == 0 {
             return None;
@@ -68,7 +68,7 @@ impl Index {
     }
 
     /// The planes of the position `series`, also of the files that go on after this one.
-    pub(crate) fn find(self, stack: Stack, series: Option<u64>) -> Result<Found, Failure> {
+    pub(crate) fn find(self, stack: Stack, series: Option<u64>) -> Result<RecordingFacts, Failure> {
         let path = stack.path.clone();
         let mut parts = vec![(stack, self.entries)];
         let mut notes = Vec::new();
@@ -88,7 +88,7 @@ impl Index {
         let size = |column: usize| entries().map(|entry| entry[column] + 1).max().unwrap_or(1);
         let axes = axes(&self.summary, [size(0), size(1), size(2)]);
         let there = parts.iter().map(|part| part.0.entries.len() as u64).sum();
-        let mut planes = Found::room(&axes, there).map_err(|why| cannot("read", &path, why))?;
+        let mut planes = RecordingFacts::room(&axes, there).map_err(|why| cannot("read", &path, why))?;
         for (file, (stack, entries)) in parts.iter().enumerate() {
             let pages: HashMap<u64, usize> =
                 (0..stack.entries.len()).map(|page| (stack.entries[page].offset, page)).collect();
@@ -105,7 +105,7 @@ impl Index {
         notes.extend(parts.iter().flat_map(|part| part.0.notes()));
         let defect = parts.iter_mut().find_map(|part| part.0.defect.take());
         let files = parts.into_iter().map(|part| part.0.path).collect();
-        Ok(Found { axes, files, planes, notes, defect })
+        Ok(RecordingFacts { axes, files, planes, notes, defect })
     }
 }
 
@@ -139,9 +139,9 @@ pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<u64>, pa
 pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3]) -> Axes {
     let is_true = |key: &str| summary[key].as_bool().unwrap_or(true);
     let scales = Scales::of(summary);
-    let c = Axis::new("c", channels);
-    let z = Axis::new("z", slices).step(scales.z);
-    let t = Axis::new("t", frames).step(scales.t);
+    let c = OuterAxis::new("c", channels);
+    let z = OuterAxis::new("z", slices).step(scales.z);
+    let t = OuterAxis::new("t", frames).step(scales.t);
     let inner = if is_true("SlicesFirst") { [z, c] } else { [c, z] };
     let names = summary["ChNames"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<_> = names.iter().filter_map(Value::as_str).map(named_channel).collect();

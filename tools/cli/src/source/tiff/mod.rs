@@ -26,18 +26,18 @@ pub(crate) use self::decode::reason;
 pub(crate) use self::ifd::{ByteOrder, MAGIC};
 pub(crate) use self::ome::open_companion;
 use self::pages::{in_order, refuse_series};
-use self::planes::{Found, Planes};
+use self::planes::{PlaneReader, RecordingFacts};
 use self::stack::Stack;
 pub(crate) use self::values::{to_native, widen};
 use super::axes::Axes;
 use crate::failure::Failure;
 
 /// Opens a file, and those that belong to it. `series`: which of several images.
-pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Planes, Failure> {
+pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<PlaneReader, Failure> {
     let stack = Stack::open(path)?;
     let mut found = if ome_xml::is_ome(&stack.description) {
         ome::find(stack, series)?
-    } else if let Some(index) = mmstack::Index::of(path)? {
+    } else if let Some(index) = mmstack::MmIndex::of(path)? {
         index.find(stack, series)?
     } else {
         refuse_series(series, path)?;
@@ -45,11 +45,11 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Planes, Failure> 
     };
     found.notes.sort_unstable();
     found.notes.dedup();
-    Planes::new(found)
+    PlaneReader::new(found)
 }
 
 /// A file that says nothing of others.
-fn find_alone(mut stack: Stack) -> Result<Found, Failure> {
+fn find_alone(mut stack: Stack) -> Result<RecordingFacts, Failure> {
     if let Some(imagej) = imagej::ImageJ::parse(&stack.description) {
         return imagej.find(stack);
     }

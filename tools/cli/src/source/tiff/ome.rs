@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::super::axes::{Axes, Axis};
+use super::super::axes::{Axes, OuterAxis};
 use super::super::files::sibling;
 use super::super::why::cannot;
 use super::mmstack;
-use super::ome_xml::{Block, Ome, OmeImage, is_ome};
+use super::ome_xml::{Ome, OmeImage, TiffDataBlock, is_ome};
 use super::pages::{in_order, refuse_series};
-use super::planes::{Found, Plane, Planes};
+use super::planes::{PlaneReader, PlaneSource, RecordingFacts};
 use super::stack::Stack;
 use crate::failure::Failure;
 
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// The image of a file whose first page has OME-XML. Where that can't be used, the pages become a movie.
-pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<Found, Failure> {
+pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<RecordingFacts, Failure> {
     let ome = Ome::parse(&stack.description).and_then(|ome| follow(ome, &stack.path));
     let unusable = match ome {
         Ok(ome) if ome.images.is_empty() => "it describes no image".to_owned(),
@@ -27,7 +27,7 @@ pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<Found, Failure> 
         },
         Err(why) => why,
     };
-    if let Some(index) = mmstack::Index::of(&stack.path)? {
+    if let Some(index) = mmstack::MmIndex::of(&stack.path)? {
         return index.find(stack, series);
     }
     refuse_series(series, &stack.path)?;
@@ -38,14 +38,14 @@ pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<Found, Failure> 
 }
 
 /// Opens a document beside the files that it describes.
-pub(crate) fn open_companion(path: &Path, series: Option<u64>) -> Result<Planes, Failure> {
+pub(crate) fn open_companion(path: &Path, series: Option<u64>) -> Result<PlaneReader, Failure> {
     let xml = read_document(path).map_err(|why| cannot("read", path, why))?;
     if !is_ome(&xml) {
         return Err(cannot("read", path, "it is XML, but no OME-XML"));
     }
     let ome = Ome::parse(&xml).map_err(|why| cannot("use the OME-XML of", path, why))?;
     match choose(&ome, None, path, series)? {
-        Ok(choice) => Planes::new(Set::beside(path).find(choice)?),
+        Ok(choice) => PlaneReader::new(Set::beside(path).find(choice)?),
         Err(why) => Err(cannot("use the OME-XML of", path, why)),
     }
 }
@@ -157,7 +157,7 @@ impl Set {
     }
 
     /// The file of a block, by its place in the list. `is_only`: the document names no other.
-    fn file_of(&mut self, block: &Block, is_only: bool) -> Option<usize> {
+    fn file_of(&mut self, block: &TiffDataBlock, is_only: bool) -> Option<usize> {
         let given = self.has_given.then_some(0);
         if self.has_given && block.uuid.is_some() && block.uuid == self.uuid {
             return given;
@@ -188,13 +188,13 @@ impl Set {
     }
 
     /// The planes of an image.
-    fn find(mut self, choice: Choice) -> Result<Found, Failure> {
+    fn find(mut self, choice: Choice) -> Result<RecordingFacts, Failure> {
         let image = choice.image;
         let mut names: Vec<_> = image.blocks.iter().filter_map(|block| block.file.as_ref()).collect();
         names.sort_unstable();
         names.dedup();
         let is_only = names.len() == 1;
-        let whole = [Block::default()];
+        let whole = [TiffDataBlock::default()];
         let blocks = if image.blocks.is_empty() { &whole[..] } else { &image.blocks };
         let located: Vec<_> = blocks.iter().map(|block| (block, self.file_of(block, is_only))).collect();
         let samples = self.samples(&located)?;
@@ -205,7 +205,8 @@ impl Set {
         }
         let axes = axes(image, samples);
         let there = self.stacks.iter().map(|stack| stack.entries.len() as u64).sum();
-        let mut planes = Found::room(&axes, there).map_err(|why| cannot("use the OME-XML of", &self.path, why))?;
+        let mut planes =
+            RecordingFacts::room(&axes, there).map_err(|why| cannot("use the OME-XML of", &self.path, why))?;
         let mut outside = 0;
         for (block, file) in located {
             let Some(first) = place(block, &axes, samples) else {
@@ -225,7 +226,7 @@ impl Set {
     }
 
     /// Samples of a pixel in the first page that is there.
-    fn samples(&self, located: &[(&Block, Option<usize>)]) -> Result<u64, Failure> {
+    fn samples(&self, located: &[(&TiffDataBlock, Option<usize>)]) -> Result<u64, Failure> {
         let first = located.iter().find_map(|(block, file)| {
             let number = block.page.unwrap_or(0) as usize;
             let stack = &self.stacks[(*file)?];
@@ -239,7 +240,7 @@ impl Set {
     }
 
     /// Lays the pages of a block into the planes from its first one on.
-    fn lay(&self, block: &Block, file: usize, planes: &mut [Option<Plane>]) -> Result<(), Failure> {
+    fn lay(&self, block: &TiffDataBlock, file: usize, planes: &mut [Option<PlaneSource>]) -> Result<(), Failure> {
         let stack = &self.stacks[file];
         let first = block.page.unwrap_or(0);
         let usual = if block.page.is_some() { 1 } else { u64::MAX };
@@ -251,7 +252,7 @@ impl Set {
         Ok(())
     }
 
-    fn conclude(mut self, axes: Axes, planes: Vec<Option<Plane>>, mut notes: Vec<String>) -> Found {
+    fn conclude(mut self, axes: Axes, planes: Vec<Option<PlaneSource>>, mut notes: Vec<String>) -> RecordingFacts {
         if let [stack] = &self.stacks[..] {
             let used: std::collections::HashSet<_> = planes.iter().flatten().map(|plane| plane.number).collect();
             let left = stack.full_pages().filter(|&number| !used.contains(&(number as u32))).count();
@@ -262,7 +263,7 @@ impl Set {
         notes.extend(self.stacks.iter().flat_map(Stack::notes));
         let defect = self.stacks.iter_mut().find_map(|stack| stack.defect.take());
         let files = self.stacks.into_iter().map(|stack| stack.path).collect();
-        Found { axes, files, planes, notes, defect }
+        RecordingFacts { axes, files, planes, notes, defect }
     }
 }
 
@@ -271,9 +272,9 @@ fn axes(image: &OmeImage, samples: u64) -> Axes {
     let [x_step, y_step, z_step] = image.pixel_size;
     let [x_place, y_place, z_place] = image.place;
     let axis = |&(letter, size): &(char, u64)| match letter {
-        't' => Axis::new("t", size).step(image.time_step),
-        'z' => Axis::new("z", size).step(z_step).place(z_place),
-        _ => Axis::new("c", size / samples),
+        't' => OuterAxis::new("t", size).step(image.time_step),
+        'z' => OuterAxis::new("z", size).step(z_step).place(z_place),
+        _ => OuterAxis::new("c", size / samples),
     };
     let outer = image.outer.iter().map(axis).collect();
     let (channels, name) = (image.channels.clone(), image.name.clone());
@@ -281,7 +282,7 @@ fn axes(image: &OmeImage, samples: u64) -> Axes {
 }
 
 /// The place of a block's first plane; `None` if it is beyond the sizes.
-fn place(block: &Block, axes: &Axes, samples: u64) -> Option<u64> {
+fn place(block: &TiffDataBlock, axes: &Axes, samples: u64) -> Option<u64> {
     let mut place = 0;
     for (axis, &first) in axes.outer.iter().zip(&block.first) {
         let first = if axis.name == "c" { first / samples } else { first };

@@ -44,12 +44,12 @@ pub(crate) struct OmeImage {
     pub(crate) time_step: Option<Step>,
     /// The channels; empty if none has a name or a colour.
     pub(crate) channels: Vec<Channel>,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<TiffDataBlock>,
 }
 
 /// Pages that follow each other in a file and in the dimensions: an element `TiffData`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Block {
+pub(crate) struct TiffDataBlock {
     pub(crate) page: Option<u64>,
     pub(crate) planes: Option<u64>,
     /// Where the first plane is, in the order of the outer dimensions.
@@ -90,7 +90,10 @@ impl OmeImage {
             place: ["X", "Y", "Z"].map(|axis| place(image, pixels, axis)),
             time_step: measure(pixels, "TimeIncrement", "s"),
             channels: if is_told { channels } else { Vec::new() },
-            blocks: pixels.elements("TiffData").map(|node| Block::read(node, outer)).collect::<Result<_, _>>()?,
+            blocks: pixels
+                .elements("TiffData")
+                .map(|node| TiffDataBlock::read(node, outer))
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -99,7 +102,7 @@ impl OmeImage {
     }
 }
 
-impl Block {
+impl TiffDataBlock {
     fn read(node: Node, outer: [(char, u64); 3]) -> Result<Self, String> {
         let mut first = [0; 3];
         for (first, (letter, _)) in first.iter_mut().zip(outer) {
@@ -244,8 +247,9 @@ mod tests {
                         <TiffData PlaneCount="2"/>"#;
         let blocks = image(sizes, blocks).unwrap().blocks;
         let file = Some("b.ome.tif".into());
-        let named = Block { page: Some(3), planes: None, first: [1, 1, 0], uuid: Some("urn:uuid:2".into()), file };
-        assert_eq!(blocks, [named, Block { planes: Some(2), ..Block::default() }]);
+        let named =
+            TiffDataBlock { page: Some(3), planes: None, first: [1, 1, 0], uuid: Some("urn:uuid:2".into()), file };
+        assert_eq!(blocks, [named, TiffDataBlock { planes: Some(2), ..TiffDataBlock::default() }]);
     }
 
     #[test]

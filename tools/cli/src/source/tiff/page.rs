@@ -8,7 +8,7 @@ use std::sync::Arc;
 use shardwright::Dtype;
 
 use super::super::why::Why;
-use super::ifd::{ByteOrder, Bytes, Ifd};
+use super::ifd::{ByteOrder, Ifd, TiffBytes};
 
 pub(crate) mod tag {
     pub(crate) const NEW_SUBFILE_TYPE: u16 = 254;
@@ -81,7 +81,7 @@ impl fmt::Display for Shape {
 
 /// How the bytes of a strip or tile are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Compression {
+pub(crate) enum TiffCompression {
     None,
     Lzw,
     Jpeg,
@@ -90,7 +90,7 @@ pub(crate) enum Compression {
     Zstd,
 }
 
-impl Compression {
+impl TiffCompression {
     fn of(code: u64) -> Result<Self, Why> {
         let name = match code {
             1 => return Ok(Self::None),
@@ -128,11 +128,11 @@ pub(crate) enum Predictor {
 
 /// How the pixels of a page are encoded. Pages of a stack mostly share one.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Form {
+pub(crate) struct PixelEncoding {
     pub(crate) shape: Shape,
     /// Bits of a sample as they are stored.
     pub(crate) bits: u64,
-    pub(crate) compression: Compression,
+    pub(crate) compression: TiffCompression,
     pub(crate) predictor: Predictor,
     pub(crate) photometric: u64,
     /// The samples of a pixel are not together: the page holds an image of each sample, one after the other.
@@ -149,42 +149,42 @@ pub(crate) struct Form {
 
 /// A strip or tile: where its bytes are and how many.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Piece {
+pub(crate) struct StripOrTile {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
 /// Where a page's bytes are.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum PageData {
     /// All together, uncompressed and in the pixels' order, from here on.
     Together(u64),
-    Pieces(Arc<[Piece]>),
+    Pieces(Arc<[StripOrTile]>),
 }
 
 /// A page that can be read.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
-    pub(crate) form: Arc<Form>,
-    pub(crate) place: Place,
+    pub(crate) form: Arc<PixelEncoding>,
+    pub(crate) place: PageData,
 }
 
 impl Page {
     /// Understands a directory. `Err` says why the page can't be read. `before`: the form of the page before.
-    pub(crate) fn read(bytes: &mut Bytes, ifd: &Ifd, order: ByteOrder, before: Option<&Page>) -> Result<Self, Why> {
-        let form = Form::read(bytes, ifd, order)?;
+    pub(crate) fn read(bytes: &mut TiffBytes, ifd: &Ifd, order: ByteOrder, before: Option<&Page>) -> Result<Self, Why> {
+        let form = PixelEncoding::read(bytes, ifd, order)?;
         let pieces = pieces(bytes, ifd, &form)?;
         let place = match form.together(&pieces) {
-            Some(offset) => Place::Together(offset),
-            None => Place::Pieces(pieces.into()),
+            Some(offset) => PageData::Together(offset),
+            None => PageData::Pieces(pieces.into()),
         };
         let shared = before.filter(|before| *before.form == form).map(|before| before.form.clone());
         Ok(Self { form: shared.unwrap_or_else(|| Arc::new(form)), place })
     }
 }
 
-impl Form {
-    fn read(bytes: &mut Bytes, ifd: &Ifd, order: ByteOrder) -> Result<Self, Why> {
+impl PixelEncoding {
+    fn read(bytes: &mut TiffBytes, ifd: &Ifd, order: ByteOrder) -> Result<Self, Why> {
         let required = |value: Option<u64>, what| match value {
             Some(value @ 1..) => Ok(value),
             Some(0) => Err(format!("its {what} is 0")),
@@ -217,7 +217,7 @@ impl Form {
         let form = Self {
             shape: Shape { width, height, samples, dtype },
             bits,
-            compression: Compression::of(ifd.number(bytes, tag::COMPRESSION)?.unwrap_or(1))?,
+            compression: TiffCompression::of(ifd.number(bytes, tag::COMPRESSION)?.unwrap_or(1))?,
             predictor: match ifd.number(bytes, tag::PREDICTOR)?.unwrap_or(1) {
                 1 => Predictor::None,
                 2 => Predictor::Horizontal,
@@ -238,19 +238,19 @@ impl Form {
     }
 
     /// Refuses combinations that nobody writes or that mean a loss.
-    fn check(&self, bytes: &mut Bytes, ifd: &Ifd) -> Result<(), Why> {
+    fn check(&self, bytes: &mut TiffBytes, ifd: &Ifd) -> Result<(), Why> {
         let is_packed = !matches!(self.bits, 8 | 16 | 32 | 64);
         let is_float = matches!(self.shape.dtype, Dtype::F32 | Dtype::F64);
-        if self.predictor != Predictor::None && (is_packed || self.compression == Compression::Jpeg) {
+        if self.predictor != Predictor::None && (is_packed || self.compression == TiffCompression::Jpeg) {
             return Why::unread(format!("a predictor of samples of {} bits is not read here", self.bits));
         }
         if self.predictor == Predictor::FloatingPoint && !is_float {
             return Err("the predictor of floating-point numbers stands before whole numbers".into());
         }
-        if self.compression == Compression::Jpeg && self.bits != 8 {
+        if self.compression == TiffCompression::Jpeg && self.bits != 8 {
             return Why::unread(format!("JPEG of {} bits a sample is not read here; 8 bits are", self.bits));
         }
-        if self.photometric == YCBCR && self.compression != Compression::Jpeg {
+        if self.photometric == YCBCR && self.compression != TiffCompression::Jpeg {
             let subsampling = ifd.numbers(bytes, tag::YCBCR_SUBSAMPLING, 2)?;
             if subsampling != [1, 1] {
                 return Why::unread("YCbCr pixels that are not JPEG are not read here where colours have fewer pixels");
@@ -299,8 +299,8 @@ impl Form {
     }
 
     /// Where the pixels begin, if they are all together and need nothing done but perhaps their bytes' order.
-    fn together(&self, pieces: &[Piece]) -> Option<u64> {
-        let is_fit = self.compression == Compression::None && self.predictor == Predictor::None && self.is_plain();
+    fn together(&self, pieces: &[StripOrTile]) -> Option<u64> {
+        let is_fit = self.compression == TiffCompression::None && self.predictor == Predictor::None && self.is_plain();
         let is_row_wise = self.piece_width == self.shape.width;
         if !is_fit || !is_row_wise {
             return None;
@@ -363,7 +363,7 @@ fn dtype(format: u64, bits: u64) -> Result<Dtype, Why> {
 }
 
 /// The table of strips or tiles.
-fn pieces(bytes: &mut Bytes, ifd: &Ifd, form: &Form) -> Result<Vec<Piece>, String> {
+fn pieces(bytes: &mut TiffBytes, ifd: &Ifd, form: &PixelEncoding) -> Result<Vec<StripOrTile>, String> {
     let [across, down] = form.pieces();
     let planes = if form.is_planar { form.shape.samples } else { 1 };
     let count = across.checked_mul(down).and_then(|count| count.checked_mul(planes)).ok_or("its sizes overflow")?;
@@ -377,15 +377,15 @@ fn pieces(bytes: &mut Bytes, ifd: &Ifd, form: &Form) -> Result<Vec<Piece>, Strin
         return Err(format!("it says of {} {what} where they are, but it has {count}", offsets.len()));
     }
     let lengths_known = lengths.len() as u64 == count;
-    if !lengths_known && form.compression != Compression::None {
+    if !lengths_known && form.compression != TiffCompression::None {
         return Err(format!("it says of {} of {count} pieces how long they are", lengths.len()));
     }
     let piece = |(index, offset): (u64, u64)| {
         let computed = form.piece_bytes(form.stored_rows(index / across % down)).unwrap_or(u64::MAX);
         let length = lengths.get(index as usize).copied().filter(|_| lengths_known).unwrap_or(computed);
         // Some writers give 0 bytes of what they did not compress.
-        let is_unsaid = length == 0 && offset != 0 && form.compression == Compression::None;
-        Piece { offset, bytes: if is_unsaid { computed } else { length } }
+        let is_unsaid = length == 0 && offset != 0 && form.compression == TiffCompression::None;
+        StripOrTile { offset, bytes: if is_unsaid { computed } else { length } }
     };
     Ok((0..).zip(offsets).map(piece).collect())
 }

@@ -4,25 +4,25 @@ use std::path::Path;
 
 use super::super::axes::Axes;
 use super::super::why::cannot;
-use super::planes::Found;
+use super::planes::RecordingFacts;
 use super::stack::Stack;
 use crate::failure::Failure;
 
 /// The pages of a file in their order, as the planes of `axes`. Planes without a page are missing.
-pub(super) fn in_order(mut stack: Stack, axes: Axes) -> Result<Found, Failure> {
+pub(super) fn in_order(mut stack: Stack, axes: Axes) -> Result<RecordingFacts, Failure> {
     let pages: Vec<_> = stack.full_pages().collect();
-    let mut planes = Found::room(&axes, pages.len() as u64).map_err(|why| cannot("read", &stack.path, why))?;
+    let mut planes = RecordingFacts::room(&axes, pages.len() as u64).map_err(|why| cannot("read", &stack.path, why))?;
     for (plane, page) in planes.iter_mut().zip(pages) {
         *plane = Some(stack.plane(0, page)?);
     }
     let (notes, defect) = (stack.notes(), stack.defect.take());
-    Ok(Found { axes, files: vec![stack.path], planes, notes, defect })
+    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect })
 }
 
 /// The planes of a file with one page, which lie one after the other from where the page's pixels begin.
-pub(super) fn behind_first(mut stack: Stack, axes: Axes, wanted: u64) -> Result<Found, Failure> {
+pub(super) fn behind_first(mut stack: Stack, axes: Axes, wanted: u64) -> Result<RecordingFacts, Failure> {
     let there = stack.planes_behind_first(wanted);
-    let mut planes = Found::room(&axes, there).map_err(|why| cannot("read", &stack.path, why))?;
+    let mut planes = RecordingFacts::room(&axes, there).map_err(|why| cannot("read", &stack.path, why))?;
     for (plane, number) in planes.iter_mut().zip(0..there) {
         *plane = Some(stack.plane_behind_first(number)?);
     }
@@ -31,7 +31,7 @@ pub(super) fn behind_first(mut stack: Stack, axes: Axes, wanted: u64) -> Result<
         stack.defect = Some(cannot("read", &stack.path, why).to_string());
     }
     let (notes, defect) = (stack.notes(), stack.defect.take());
-    Ok(Found { axes, files: vec![stack.path], planes, notes, defect })
+    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect })
 }
 
 /// A file with one image has no series to choose from.

@@ -8,7 +8,7 @@ use shardwright::Dtype;
 
 use super::super::axes::Axes;
 use super::super::files::open_regular;
-use super::super::recording::{Recording, Source};
+use super::super::recording::{FrameSource, Recording};
 use super::super::why::{Why, cannot};
 use super::decode::read_page;
 use super::page::{self, Page, Shape};
@@ -22,7 +22,7 @@ const UNKNOWN_PLANES_MAX: u64 = 1 << 20;
 
 /// Where a plane is.
 #[derive(Debug, Clone)]
-pub(crate) struct Plane {
+pub(crate) struct PlaneSource {
     /// Its file, by its place in the list.
     pub(crate) file: u32,
     /// The page's number in it.
@@ -31,18 +31,18 @@ pub(crate) struct Plane {
 }
 
 /// What a kind of recording finds out before it is read.
-pub(crate) struct Found {
+pub(crate) struct RecordingFacts {
     pub(crate) axes: Axes,
     pub(crate) files: Vec<PathBuf>,
     /// In the order of the axes, the last one fastest. `None`: the plane is missing.
-    pub(crate) planes: Vec<Option<Plane>>,
+    pub(crate) planes: Vec<Option<PlaneSource>>,
     pub(crate) notes: Vec<String>,
     pub(crate) defect: Option<String>,
 }
 
-impl Found {
+impl RecordingFacts {
     /// Room for the planes of `axes`, of which the files hold `there`.
-    pub(crate) fn room(axes: &Axes, there: u64) -> Result<Vec<Option<Plane>>, String> {
+    pub(crate) fn room(axes: &Axes, there: u64) -> Result<Vec<Option<PlaneSource>>, String> {
         let sizes: Vec<_> =
             axes.outer.iter().map(|axis| format!("{} {}", axis.name.to_uppercase(), axis.size)).collect();
         match axes.planes() {
@@ -55,10 +55,10 @@ impl Found {
 }
 
 /// The recording.
-pub(crate) struct Planes {
+pub(crate) struct PlaneReader {
     recording: Recording,
-    files: OpenFiles,
-    planes: Vec<Option<Plane>>,
+    files: RecordingFiles,
+    planes: Vec<Option<PlaneSource>>,
     samples: u64,
     /// Planes that follow each other between two channels.
     inner: u64,
@@ -67,10 +67,10 @@ pub(crate) struct Planes {
     cache: Vec<u8>,
 }
 
-impl Planes {
+impl PlaneReader {
     /// Checks that all planes agree.
-    pub(crate) fn new(found: Found) -> Result<Self, Failure> {
-        let Found { axes, files, planes, mut notes, defect } = found;
+    pub(crate) fn new(found: RecordingFacts) -> Result<Self, Failure> {
+        let RecordingFacts { axes, files, planes, mut notes, defect } = found;
         let first = planes
             .iter()
             .flatten()
@@ -93,7 +93,7 @@ impl Planes {
         recording.defect = defect;
         Ok(Self {
             recording,
-            files: OpenFiles { paths: files, open: VecDeque::new() },
+            files: RecordingFiles { paths: files, open: VecDeque::new() },
             planes,
             samples: shape.samples,
             inner,
@@ -110,7 +110,7 @@ impl Planes {
 }
 
 /// Compares all planes with the first one.
-fn check_agreement(planes: &[Option<Plane>], files: &[PathBuf], first: Shape) -> Result<(), Failure> {
+fn check_agreement(planes: &[Option<PlaneSource>], files: &[PathBuf], first: Shape) -> Result<(), Failure> {
     let odd = planes.iter().flatten().find(|plane| plane.page.form.shape != first);
     let Some(odd) = odd else { return Ok(()) };
     let name = files[odd.file as usize].display();
@@ -146,7 +146,7 @@ fn note_of_pixels(page: &Page) -> Option<String> {
     })
 }
 
-impl Source for Planes {
+impl FrameSource for PlaneReader {
     fn recording(&self) -> &Recording {
         &self.recording
     }
@@ -200,12 +200,12 @@ fn pick(pixels: &[u8], samples: usize, sample: usize, bytes: usize, out: &mut [u
 }
 
 /// The files of a recording, the last used ones open.
-struct OpenFiles {
+struct RecordingFiles {
     paths: Vec<PathBuf>,
     open: VecDeque<(u32, std::sync::Arc<File>)>,
 }
 
-impl OpenFiles {
+impl RecordingFiles {
     fn get(&mut self, number: u32) -> Result<std::sync::Arc<File>, Failure> {
         if let Some((_, file)) = self.open.iter().find(|(open, _)| *open == number) {
             return Ok(file.clone());

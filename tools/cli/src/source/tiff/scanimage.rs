@@ -1,8 +1,8 @@
 //! ScanImage: the pages are channels, fastest, then frames, then slices, as its text in the field `Software` says.
 
-use super::super::axes::{Axes, Axis};
+use super::super::axes::{Axes, OuterAxis};
 use super::pages::in_order;
-use super::planes::Found;
+use super::planes::RecordingFacts;
 use super::stack::Stack;
 use crate::failure::Failure;
 
@@ -12,7 +12,7 @@ pub(super) fn is_scanimage(software: &str) -> bool {
 }
 
 /// The planes of a file. Where its text does not say what they are, they become a movie.
-pub(super) fn find(stack: Stack) -> Result<Found, Failure> {
+pub(super) fn find(stack: Stack) -> Result<RecordingFacts, Failure> {
     let pages = stack.full_pages().count() as u64;
     let axes = axes(&stack.software, pages);
     let is_known = axes.is_some();
@@ -36,7 +36,7 @@ fn axes(software: &str, pages: u64) -> Option<Axes> {
     let frames = value("SI.hStackManager.framesPerSlice").and_then(|text| text.parse::<u64>().ok());
     let frames = frames.filter(|&frames| frames > 0).unwrap_or(planes);
     let slices = planes / frames;
-    let outer = vec![Axis::new("z", slices), Axis::new("t", frames), Axis::new("c", channels)];
+    let outer = vec![OuterAxis::new("z", slices), OuterAxis::new("t", frames), OuterAxis::new("c", channels)];
     (slices * frames == planes && planes > 0).then(|| Axes { outer, ..Axes::default() })
 }
 

@@ -2,14 +2,14 @@
 
 use serde::Deserialize;
 
-use super::super::axes::{Axes, Axis};
+use super::super::axes::{Axes, OuterAxis};
 use super::pages::{behind_first, in_order};
-use super::planes::Found;
+use super::planes::RecordingFacts;
 use super::stack::Stack;
 use crate::failure::Failure;
 
 #[derive(Deserialize)]
-struct Description {
+struct ShapedDescription {
     shape: Vec<u64>,
     #[serde(default)]
     axes: String,
@@ -17,7 +17,7 @@ struct Description {
 
 /// The outer axes that a description names; `None` if it names none.
 pub(crate) fn axes(description: &str) -> Option<Axes> {
-    let description: Description = serde_json::from_str(description.trim()).ok()?;
+    let description: ShapedDescription = serde_json::from_str(description.trim()).ok()?;
     let letters: Vec<char> = description.axes.chars().collect();
     if letters.len() != description.shape.len() {
         return None;
@@ -26,7 +26,7 @@ pub(crate) fn axes(description: &str) -> Option<Axes> {
     let named: Vec<_> = letters.into_iter().zip(description.shape).filter(|axis| axis.0 != 'S').collect();
     let [outer @ .., ('Y', _), ('X', _)] = named.as_slice() else { return None };
     let outer: Vec<_> =
-        outer.iter().map(|&(letter, size)| Axis::new(&letter.to_lowercase().to_string(), size)).collect();
+        outer.iter().map(|&(letter, size)| OuterAxis::new(&letter.to_lowercase().to_string(), size)).collect();
     let mut names: Vec<_> = outer.iter().map(|axis| axis.name.clone()).collect();
     names.sort_unstable();
     names.dedup();
@@ -35,7 +35,7 @@ pub(crate) fn axes(description: &str) -> Option<Axes> {
 }
 
 /// The pages, or what lies behind the first one, if that is as many planes as the axes have; else a movie.
-pub(crate) fn find(axes: Axes, stack: Stack) -> Result<Found, Failure> {
+pub(crate) fn find(axes: Axes, stack: Stack) -> Result<RecordingFacts, Failure> {
     let pages = stack.full_pages().count() as u64;
     let planes = axes.planes().unwrap_or(u64::MAX);
     if pages == 1 && planes > 1 {

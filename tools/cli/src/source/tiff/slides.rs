@@ -1,7 +1,7 @@
 //! Aperio's SVS: a slide in full resolution, then a thumbnail, smaller copies, a label and an overview.
 
-use super::super::axes::{Axes, Axis};
-use super::planes::Found;
+use super::super::axes::{Axes, OuterAxis};
+use super::planes::RecordingFacts;
 use super::stack::Stack;
 use crate::failure::Failure;
 
@@ -11,7 +11,7 @@ pub(super) fn is_aperio(description: &str) -> bool {
 }
 
 /// The focal planes in full resolution: the first page, and those behind the thumbnail that are as large.
-pub(super) fn find(mut stack: Stack) -> Result<Found, Failure> {
+pub(super) fn find(mut stack: Stack) -> Result<RecordingFacts, Failure> {
     let shape = stack.plane(0, 0)?.page.form.shape;
     let is_like_first = |number: usize| {
         let page = stack.entries[number].page.as_ref();
@@ -24,9 +24,9 @@ pub(super) fn find(mut stack: Stack) -> Result<Found, Failure> {
     let note = format!("{left} pages are smaller copies, a label or an overview, and are not read");
     let notes = if left > 0 { vec![note] } else { Vec::new() };
     let step = pixel_size(&stack.description).map(|size| (size, "micrometer"));
-    let outer = vec![Axis::new("z", planes.len() as u64)];
+    let outer = vec![OuterAxis::new("z", planes.len() as u64)];
     let axes = Axes { outer, y_step: step, x_step: step, ..Axes::default() };
-    Ok(Found { axes, files: vec![stack.path], planes, notes, defect: stack.defect.take() })
+    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect: stack.defect.take() })
 }
 
 /// `MPP = 0.499`: micrometers a pixel.

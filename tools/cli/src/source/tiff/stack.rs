@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::super::why::{Why, cannot, refused};
-use super::ifd::{Bytes, Header, Ifd};
-use super::page::{Page, Place, tag};
-use super::planes::Plane;
+use super::ifd::{Ifd, TiffBytes, TiffHeader};
+use super::page::{Page, PageData, tag};
+use super::planes::PlaneSource;
 use crate::failure::Failure;
 
 /// A page of the file.
-pub(crate) struct Entry {
+pub(crate) struct StackPage {
     /// The page, or why it can't be read. Pages that nobody asks for may be anything.
     pub(crate) page: Result<Page, Box<Why>>,
     /// It is a smaller copy of another page.
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
 /// One file.
 pub(crate) struct Stack {
     pub(crate) path: PathBuf,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<StackPage>,
     /// The text of the first page.
     pub(crate) description: String,
     /// Pixels per unit of the first page in x and y.
@@ -46,7 +46,7 @@ pub(crate) struct Stack {
 pub(crate) const METAMORPH_PLANE_BYTES: u64 = 24;
 
 /// The number of planes of MetaMorph, where there are several, and the content of its table, as far as it is there.
-fn metamorph_planes(bytes: &mut Bytes, ifd: &Ifd) -> Option<(u64, Vec<u8>)> {
+fn metamorph_planes(bytes: &mut TiffBytes, ifd: &Ifd) -> Option<(u64, Vec<u8>)> {
     let planes = ifd.count(tag::UIC2);
     let at = ifd.place(tag::UIC2).filter(|_| planes > 1)?;
     let table = planes.checked_mul(METAMORPH_PLANE_BYTES).and_then(|length| bytes.at(at, length).ok());
@@ -57,9 +57,9 @@ impl Stack {
     /// Opens a file and follows the chain of its pages. A chain that breaks is a defect, as of a recording that was cut
     /// off.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let mut bytes = Bytes::open(path).map_err(|error| Failure::io("open", path, &error))?;
+        let mut bytes = TiffBytes::open(path).map_err(|error| Failure::io("open", path, &error))?;
         let refuse = |why: String| cannot("read", path, why);
-        let header = Header::read(&mut bytes).map_err(refuse)?;
+        let header = TiffHeader::read(&mut bytes).map_err(refuse)?;
         let mut stack = Self {
             path: path.to_owned(),
             entries: Vec::new(),
@@ -100,7 +100,7 @@ impl Stack {
         Ok(stack)
     }
 
-    fn add(&mut self, bytes: &mut Bytes, ifd: &Ifd, header: Header, offset: u64) {
+    fn add(&mut self, bytes: &mut TiffBytes, ifd: &Ifd, header: TiffHeader, offset: u64) {
         if self.entries.is_empty() {
             self.description = ifd.text(bytes, tag::DESCRIPTION).unwrap_or_default();
             self.resolution = [tag::X_RESOLUTION, tag::Y_RESOLUTION].map(|tag| ifd.fraction(bytes, tag));
@@ -113,13 +113,13 @@ impl Stack {
         let before = self.entries.last().and_then(|entry| entry.page.as_ref().ok());
         let page = Page::read(bytes, ifd, header.order, before).map_err(Box::new);
         let is_reduced = ifd.number(bytes, tag::NEW_SUBFILE_TYPE).is_ok_and(|kind| kind.unwrap_or(0) & 1 == 1);
-        self.entries.push(Entry { page, is_reduced, offset });
+        self.entries.push(StackPage { page, is_reduced, offset });
     }
 
     /// The page `number`, counted along the chain, as a plane of the file `file` in a list.
-    pub(crate) fn plane(&self, file: usize, number: usize) -> Result<Plane, Failure> {
+    pub(crate) fn plane(&self, file: usize, number: usize) -> Result<PlaneSource, Failure> {
         match &self.entries[number].page {
-            Ok(page) => Ok(Plane { file: file as u32, number: number as u32, page: page.clone() }),
+            Ok(page) => Ok(PlaneSource { file: file as u32, number: number as u32, page: page.clone() }),
             Err(why) => {
                 let sentence = |why| format!("page {number} of {}: {why}", self.path.display());
                 Err(refused(&self.path, Why::clone(why).within(sentence)))
@@ -136,7 +136,7 @@ impl Stack {
     /// of that kind.
     pub(crate) fn planes_behind_first(&self, wanted: u64) -> u64 {
         match &self.entries[0].page {
-            Ok(Page { form, place: Place::Together(offset) }) => {
+            Ok(Page { form, place: PageData::Together(offset) }) => {
                 let bytes = form.shape.frame_bytes() * form.shape.samples;
                 (self.len.saturating_sub(*offset) / bytes).min(wanted)
             }
@@ -145,9 +145,9 @@ impl Stack {
     }
 
     /// Plane `number` behind the first page, which must be of that kind.
-    pub(crate) fn plane_behind_first(&self, number: u64) -> Result<Plane, Failure> {
+    pub(crate) fn plane_behind_first(&self, number: u64) -> Result<PlaneSource, Failure> {
         let mut plane = self.plane(0, 0)?;
-        if let Place::Together(offset) = &mut plane.page.place {
+        if let PageData::Together(offset) = &mut plane.page.place {
             *offset += number * plane.page.form.shape.frame_bytes() * plane.page.form.shape.samples;
         }
         Ok(plane)

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::super::recording::named_channel;
 use super::*;
-use crate::source::{Recording, Source};
+use crate::source::{FrameSource, Recording};
 
 const WIDTH: u32 = 37;
 const HEIGHT: u32 = 11;
@@ -49,7 +49,7 @@ impl Stack<'_> {
 }
 
 fn assert_frames<T: PartialEq + std::fmt::Debug>(
-    source: &mut Planes,
+    source: &mut PlaneReader,
     dtype: Dtype,
     convert: impl Fn(u32) -> T,
     decode: impl Fn(&[u8]) -> T,

@@ -1,7 +1,7 @@
 //! Values of pixels: their order of bytes, their differences, their bits.
 
 use super::ifd::ByteOrder;
-use super::page::Form;
+use super::page::PixelEncoding;
 
 /// Turns numbers of `bytes` bytes round if they are not in this machine's order.
 pub(crate) fn to_native(values: &mut [u8], bytes: usize, order: ByteOrder) {
@@ -59,7 +59,7 @@ pub(crate) fn reverse_bits(bytes: &mut [u8]) {
 }
 
 /// Copies the part of a piece that is on the page to its place in a row of pieces, each value as the array has it.
-pub(crate) fn place(form: &Form, piece: &[u8], column: u64, out: &mut [u8]) {
+pub(crate) fn place(form: &PixelEncoding, piece: &[u8], column: u64, out: &mut [u8]) {
     let size = form.shape.dtype.size();
     let samples = form.samples_together() as usize;
     let left = (column * form.piece_width) as usize;
