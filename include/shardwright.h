@@ -158,7 +158,8 @@ typedef uint32_t sw_dialect;
 // What is done to a chunk's id before its bits choose the shard of a precomputed volume.
 typedef uint32_t sw_hash;
 
-// What only SW_DIALECT_PRECOMPUTED has.
+// What only SW_DIALECT_PRECOMPUTED has. A number of bits that is 0 is a wish for 0: set those to -1 that are to be
+// chosen.
 typedef struct sw_volume {
     // The scale's name, which is that of the folder with the shards. UTF-8. Null: the resolution, as 325_325_1000.
     const char *key;
@@ -208,6 +209,11 @@ typedef uint32_t sw_depth;
 //
 // sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
 // all pointers need to be good only during the call. Flags are 0 or 1.
+//
+// What calls return for a wrong configuration: SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE and SW_ERROR_VERSION
+// for the struct and its pointers; SW_ERROR_ARGUMENT for a number that is none of a field's values, and for text that
+// is not UTF-8; SW_ERROR_CONFIG for values that can't work, alone or together. The text names the field and says what
+// is possible.
 typedef struct sw_config {
     // sizeof(sw_config), as sw_config_init set it: a library that knows more or fewer fields goes by it.
     size_t size;
@@ -278,7 +284,7 @@ typedef struct sw_config {
     size_t record_field_count;
     // The channels' names and display settings. Default null.
     const struct sw_channel *channels;
-    // How many: 0, or as many as the channel dimension is long. Default 0.
+    // How many: 0, or as many as the channel dimension is long; without such a dimension, at most 1. Default 0.
     size_t channel_count;
     // The image's name, for viewers. UTF-8. Default null: none.
     const char *name;
@@ -467,7 +473,7 @@ typedef struct sw_record {
     size_t size;
     // Which of the timestamps are given: SW_HAS_DEVICE_TIMESTAMP, SW_HAS_HOST_TIMESTAMP, or both added.
     uint32_t has;
-    // How many values; at most as many as the configuration has record fields.
+    // How many values; at most as many as the configuration has record fields. The fields beyond hold 0, or NaN.
     uint32_t value_count;
     // The device's own time stamp, in whatever unit the device counts.
     uint64_t device_timestamp;
@@ -1156,8 +1162,8 @@ sw_status sw_append(struct sw_acquisition *acquisition,
                     int64_t timeout_ms,
                     struct sw_appended *appended);
 
-// Sets a user attribute of the image to a JSON value. It is in the dataset after the next progress, at the latest at
-// the end.
+// Sets a user attribute of the image to a JSON value. It is in the dataset after the next checkpoint or closed shard,
+// at the latest at the end. Set again, it has the new value.
 //
 // Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright",
 // which the writer sets itself; SW_ERROR_ENDED.
@@ -1279,7 +1285,8 @@ sw_status sw_first_error_frame(struct sw_acquisition *acquisition, uint64_t *fra
 // Errors: only those of wrong arguments.
 sw_status sw_get_stats(struct sw_acquisition *acquisition, struct sw_stats *stats);
 
-// How long a stage took until now. It takes some memory for the moment of the call.
+// How long a stage took until now. It takes some memory for the moment of the call. Images of one dataset share their
+// threads: of these, it is what the stage took for all of them.
 //
 // Errors: SW_ERROR_ARGUMENT for a stage that there is not.
 sw_status sw_get_latency(struct sw_acquisition *acquisition, sw_stage stage, struct sw_latency *latency);

@@ -256,6 +256,7 @@ public:
         const sw_record whole = record.whole();
         return try_commit(number, &whole);
     }
+    sw_status try_commit(const Record &record) noexcept { return try_commit(SW_NEXT, record); }
     sw_status try_discard() noexcept {
         if (!acquisition_) return SW_OK;
         return sw_discard(std::exchange(acquisition_, nullptr), &frame_);
@@ -263,6 +264,7 @@ public:
 #if SHARDWRIGHT_EXCEPTIONS
     void commit(uint64_t number = SW_NEXT, const sw_record *record = nullptr) { check(try_commit(number, record)); }
     void commit(uint64_t number, const Record &record) { check(try_commit(number, record)); }
+    void commit(const Record &record) { check(try_commit(record)); }
     void discard() { check(try_discard()); }
 #endif
 
@@ -381,6 +383,13 @@ public:
     sw_status try_commit_buffer(uint32_t index, uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
         return sw_commit_buffer(handle_, index, number, record);
     }
+    sw_status try_commit_buffer(uint32_t index, uint64_t number, const Record &record) noexcept {
+        const sw_record whole = record.whole();
+        return try_commit_buffer(index, number, &whole);
+    }
+    sw_status try_commit_buffer(uint32_t index, const Record &record) noexcept {
+        return try_commit_buffer(index, SW_NEXT, record);
+    }
     sw_status try_discard_buffer(uint32_t index) noexcept { return sw_discard_buffer(handle_, index); }
     // The addresses of all buffers, by index.
     sw_status try_buffers(std::vector<void *> &addresses) const {
@@ -396,11 +405,22 @@ public:
                          int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) noexcept {
         return sw_append(handle_, pixels, bytes, row_stride, record, timeout_ms, &appended);
     }
+    sw_status try_append(const void *pixels, size_t bytes, sw_appended &appended, const Record &record,
+                         int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) noexcept {
+        const sw_record whole = record.whole();
+        return try_append(pixels, bytes, appended, &whole, timeout_ms, row_stride);
+    }
     // Colours whose samples follow each other: a frame for each sample.
     sw_status try_append_interleaved(const void *pixels, size_t bytes, uint32_t samples, sw_appended &appended,
                                      const sw_record *record = nullptr, int64_t timeout_ms = SW_AS_CONFIGURED,
                                      size_t row_stride = 0) noexcept {
         return sw_append_interleaved(handle_, pixels, bytes, samples, row_stride, record, timeout_ms, &appended);
+    }
+    sw_status try_append_interleaved(const void *pixels, size_t bytes, uint32_t samples, sw_appended &appended,
+                                     const Record &record, int64_t timeout_ms = SW_AS_CONFIGURED,
+                                     size_t row_stride = 0) noexcept {
+        const sw_record whole = record.whole();
+        return try_append_interleaved(pixels, bytes, samples, appended, &whole, timeout_ms, row_stride);
     }
     sw_status try_set_attribute(const char *key, const char *json) noexcept {
         return sw_set_attribute(handle_, key, json);
@@ -483,6 +503,10 @@ public:
     void commit_buffer(uint32_t index, uint64_t number = SW_NEXT, const sw_record *record = nullptr) {
         check(try_commit_buffer(index, number, record));
     }
+    void commit_buffer(uint32_t index, uint64_t number, const Record &record) {
+        check(try_commit_buffer(index, number, record));
+    }
+    void commit_buffer(uint32_t index, const Record &record) { check(try_commit_buffer(index, record)); }
     void discard_buffer(uint32_t index) { check(try_discard_buffer(index)); }
     std::vector<void *> buffers() const {
         std::vector<void *> addresses;
@@ -495,12 +519,22 @@ public:
         check(try_append(pixels, bytes, appended, record, timeout_ms, row_stride));
         return appended;
     }
+    sw_appended append(const void *pixels, size_t bytes, const Record &record, int64_t timeout_ms = SW_AS_CONFIGURED,
+                       size_t row_stride = 0) {
+        const sw_record whole = record.whole();
+        return append(pixels, bytes, &whole, timeout_ms, row_stride);
+    }
     sw_appended append_interleaved(const void *pixels, size_t bytes, uint32_t samples,
                                    const sw_record *record = nullptr, int64_t timeout_ms = SW_AS_CONFIGURED,
                                    size_t row_stride = 0) {
         sw_appended appended = {};
         check(try_append_interleaved(pixels, bytes, samples, appended, record, timeout_ms, row_stride));
         return appended;
+    }
+    sw_appended append_interleaved(const void *pixels, size_t bytes, uint32_t samples, const Record &record,
+                                   int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) {
+        const sw_record whole = record.whole();
+        return append_interleaved(pixels, bytes, samples, &whole, timeout_ms, row_stride);
     }
     void set_attribute(const char *key, const std::string &json) { check(try_set_attribute(key, json.c_str())); }
     void on_shard_closed(std::function<void(const char *)> tell) { check(try_on_shard_closed(std::move(tell))); }

@@ -316,7 +316,7 @@ impl Acquisition {
     }
 
     /// Sets a user attribute of the image, at any time before [`finish`](Self::finish). It is in the dataset after the
-    /// next progress, at the latest at finish.
+    /// next checkpoint or closed shard, at the latest at finish.
     ///
     /// # Errors
     ///

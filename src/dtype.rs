@@ -172,7 +172,7 @@ impl FromStr for Dtype {
 pub enum ElementType {
     /// A number as cameras give them.
     Number(Dtype),
-    /// A truth value in one byte, 0 or 1: Zarr's `bool`.
+    /// A boolean in one byte, 0 or 1: Zarr's `bool`.
     Bool,
     /// A floating-point number of 16 bits: Zarr's `float16`.
     F16,

@@ -75,10 +75,7 @@ pub enum Error {
         expected: usize,
     },
     /// A distance of rows that can't be that of the pixels.
-    #[error(
-        "row_stride = {got} does not fit: a frame has {rows} rows of {row_bytes} bytes, which {bytes} bytes don't hold \
-         at that distance"
-    )]
+    #[error("row_stride = {got}: {}", WrongStride { got: *got, rows: *rows, row_bytes: *row_bytes, bytes: *bytes })]
     RowStride {
         /// The distance of rows that was given, in bytes.
         got: usize,
@@ -233,11 +230,30 @@ pub enum RefusedNumber {
     },
 }
 
+struct WrongStride {
+    got: usize,
+    rows: usize,
+    row_bytes: usize,
+    bytes: usize,
+}
+
+impl fmt::Display for WrongStride {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { got, rows, row_bytes, bytes } = *self;
+        if got < row_bytes {
+            return write!(f, "a row has {row_bytes} bytes, and no less can lie from one row to the next");
+        }
+        let needed = (rows - 1).checked_mul(got).and_then(|last| last.checked_add(row_bytes));
+        let needed = needed.map_or("more bytes than memory holds".to_owned(), |needed| format!("{needed} bytes"));
+        write!(f, "{rows} rows of {row_bytes} bytes take {needed} then, and {bytes} are given")
+    }
+}
+
 struct WaitedFor(Duration);
 
 impl fmt::Display for WaitedFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_zero() { Ok(()) } else { write!(f, " after {:.3} s", self.0.as_secs_f64()) }
+        if self.0 < Duration::from_millis(1) { Ok(()) } else { write!(f, " after {:.3} s", self.0.as_secs_f64()) }
     }
 }
 

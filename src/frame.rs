@@ -94,7 +94,8 @@ impl FrameMut {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when the array is of another type.
+    /// [`Error::Config`] when the array is of another type, or its
+    /// [`pixel_format`](crate::Config::pixel_format) is not plain.
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T]> {
         let plan_frame = &self.lender.engine.plan.frame;
         let dtype = plan_frame.dtype;

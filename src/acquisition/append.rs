@@ -146,22 +146,37 @@ struct Pixels {
 impl Pixels {
     /// How many frames they are, and how far apart.
     fn frames(&self, frame: &FramePlan) -> Result<(usize, usize)> {
-        let Self { bytes, row_stride, .. } = *self;
-        let row_bytes = frame.row_bytes;
-        let wrong_stride = || Err(Error::RowStride { got: row_stride, rows: frame.rows, row_bytes, bytes });
-        let frame_stride = frame.rows.checked_mul(row_stride).filter(|_| row_stride >= row_bytes);
+        let rows = Rows { count: frame.rows, bytes: frame.row_bytes, stride: self.row_stride };
+        rows.frames(self.bytes)
+    }
+}
+
+/// How the rows of a frame lie in what is given.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows {
+    pub(super) count: usize,
+    /// Of one of them.
+    pub(super) bytes: usize,
+    /// From one to the next.
+    pub(super) stride: usize,
+}
+
+impl Rows {
+    /// How many frames so many bytes are, and how far apart.
+    pub(super) fn frames(&self, given: usize) -> Result<(usize, usize)> {
+        let Self { count, bytes, stride } = *self;
+        let wrong_stride = || Err(Error::RowStride { got: stride, rows: count, row_bytes: bytes, bytes: given });
+        let frame_stride = count.checked_mul(stride).filter(|&apart| stride >= bytes && apart <= isize::MAX as usize);
+        let Some(frame_stride) = frame_stride.filter(|&apart| apart > 0) else { return wrong_stride() };
         // The last row needs no padding behind it.
-        let padded = bytes.checked_add(row_stride.saturating_sub(row_bytes));
-        let (Some(frame_stride), Some(padded)) = (frame_stride, padded) else {
-            return wrong_stride();
-        };
-        let frames = padded / frame_stride.max(1);
-        let whole = frames > 0 && (bytes == frames * frame_stride || padded == frames * frame_stride);
+        let padded = given.saturating_add(stride - bytes);
+        let frames = padded / frame_stride;
+        let is_whole = frames > 0 && [given, padded].contains(&(frames * frame_stride));
         // Frames without gaps were given, and another distance.
-        if !whole && row_stride != row_bytes && bytes > 0 && bytes.is_multiple_of(frame.bytes) {
+        if !is_whole && stride != bytes && given > 0 && given.is_multiple_of(count * bytes) {
             return wrong_stride();
         }
-        if whole { Ok((frames, frame_stride)) } else { Err(Error::FrameSize { got: bytes, expected: frame_stride }) }
+        if is_whole { Ok((frames, frame_stride)) } else { Err(Error::FrameSize { got: given, expected: frame_stride }) }
     }
 }
 

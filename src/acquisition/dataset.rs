@@ -56,7 +56,8 @@ impl Dataset {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] when something is in the way; [`Error::Io`] when the system refuses something.
+    /// [`Error::Exists`] for a dataset that is there, [`Error::Format`] for anything else that stands there,
+    /// [`Error::Locked`] while a dataset there is being written; [`Error::Io`] when the system refuses something.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self::of(Root::create(path.as_ref(), false, true)?))
     }

@@ -215,6 +215,8 @@ impl Acquisition {
                 frames = summary.frames_written,
                 missing = summary.frames_missing,
                 shards = summary.shards,
+                bytes_in = summary.bytes_in,
+                bytes_out = summary.bytes_out,
                 seconds = summary.elapsed.as_secs_f64(),
                 error = summary.error.as_ref().map(ToString::to_string),
                 "the acquisition ended"

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Acquisition;
-use super::append::Appended;
+use super::append::{Appended, Rows};
 use crate::error::{Error, Result};
 use crate::frame::FrameMut;
 use crate::pixels::Interleaved;
@@ -59,10 +59,11 @@ impl Acquisition {
         let picture = Picture::new(&self.engine.plan, self.engine.ring.frames(), samples, row_stride)?;
         self.check_record(&record)?;
         let mut done = Appended::default();
-        for at in 0..picture.count(pixels.len())? {
+        let (pictures, picture_stride) = picture.rows().frames(pixels.len())?;
+        for at in 0..pictures {
             match self.loans(samples, wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
                 Ok(mut frames) => {
-                    picture.take_apart(&pixels[at * picture.bytes()..], &mut frames);
+                    picture.take_apart(&pixels[at * picture_stride..], &mut frames);
                     for frame in frames.into_iter().flatten() {
                         if let Err(error) = frame.hand_over(None, record) {
                             return done.unless_some(error);
@@ -131,31 +132,14 @@ impl<'a> Picture<'a> {
         Ok(Self { frame: &plan.frame, samples, sample_bytes: plan.frame.dtype.size(), row_stride })
     }
 
-    fn row_bytes(&self) -> usize {
-        self.frame.row_bytes * self.samples
-    }
-
-    /// From one picture to the next; too many to be there, if they can't be counted.
-    fn bytes(&self) -> usize {
-        self.frame.rows.saturating_mul(self.row_stride)
-    }
-
-    /// How many pictures so many bytes are. The last row needs no padding behind it.
-    fn count(&self, bytes: usize) -> Result<usize> {
-        let (row_bytes, row_stride) = (self.row_bytes(), self.row_stride);
-        let Some(padding) = row_stride.checked_sub(row_bytes) else {
-            return Err(Error::RowStride { got: row_stride, rows: self.frame.rows, row_bytes, bytes });
-        };
-        let padded = bytes.saturating_add(padding);
-        let pictures = padded / self.bytes();
-        let whole = [bytes, padded].contains(&(pictures * self.bytes()));
-        if pictures > 0 && whole { Ok(pictures) } else { Err(Error::FrameSize { got: bytes, expected: self.bytes() }) }
+    fn rows(&self) -> Rows {
+        Rows { count: self.frame.rows, bytes: self.frame.row_bytes * self.samples, stride: self.row_stride }
     }
 
     fn take_apart(&self, pixels: &[u8], frames: &mut Frames) {
-        let layout = &self.frame.layout;
-        for row in 0..self.frame.rows {
-            let samples = &pixels[row * self.row_stride..][..self.row_bytes()];
+        let (layout, rows) = (&self.frame.layout, self.rows());
+        for row in 0..rows.count {
+            let samples = &pixels[row * rows.stride..][..rows.bytes];
             let to = layout.offset + row * layout.row_stride;
             for (channel, frame) in frames.iter_mut().flatten().enumerate() {
                 self.take(channel, samples, &mut frame[to..][..self.frame.row_bytes]);

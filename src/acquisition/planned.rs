@@ -52,7 +52,7 @@ pub(super) fn refuse_label(config: &Config) -> Result<()> {
     match config.label {
         None => Ok(()),
         Some(_) => {
-            let reason = "labels are an image of a Dataset named IMAGE/labels/NAME";
+            let reason = "labels are an image of a dataset of several images, named IMAGE/labels/NAME";
             Err(Error::config("label", "given", reason))
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn refuse_label(config: &Config) -> Result<()> {
 pub(super) fn refuse_plate(config: &Config) -> Result<()> {
     match config.plate_acquisition {
         None => Ok(()),
-        Some(id) => Err(Error::config("plate_acquisition", id, "the image is not on a plate")),
+        Some(id) => Err(Error::config("plate_acquisition", format_args!("id {id}"), "the image is not on a plate")),
     }
 }
 

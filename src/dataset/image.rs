@@ -310,7 +310,10 @@ impl ImageWriter {
     /// Sets a user attribute; the document follows at the next progress.
     pub(crate) fn set_attribute(&self, key: &str, value: Value) -> Result<()> {
         if key.is_empty() || key == "ome" || key == ATTRIBUTE {
-            let reason = "this name is taken by the writer; choose another";
+            let reason = match key {
+                "" => "an attribute has a name",
+                _ => "the writer sets this attribute itself; choose another name",
+            };
             return Err(Error::config("attribute", format_args!("{key:?}"), reason));
         }
         let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);

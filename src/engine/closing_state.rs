@@ -40,10 +40,10 @@ impl Watch {
     /// After a checkpoint that took so long, of those that are due so often.
     pub(super) fn look(&mut self, engine: &Engine, took: Duration, every: Duration) {
         if std::mem::replace(&mut self.is_slow, took > every) != self.is_slow {
-            let (seconds, planned) = (took.as_secs_f64(), every.as_secs_f64());
+            let (seconds, every_seconds) = (took.as_secs_f64(), every.as_secs_f64());
             logged(|| match took > every {
-                true => tracing::warn!(seconds, planned, "checkpoints take longer than they are apart"),
-                false => tracing::info!(seconds, planned, "checkpoints keep up again"),
+                true => tracing::warn!(seconds, every_seconds, "checkpoints take longer than they are apart"),
+                false => tracing::info!(seconds, every_seconds, "checkpoints keep up again"),
             });
         }
         let stats = engine.stats();

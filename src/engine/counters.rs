@@ -51,9 +51,11 @@ impl FirstError {
     pub(crate) fn set_about(&self, error: Error, frame: Option<u64>) {
         let is_first = self.first.set((error.clone(), frame)).is_ok();
         logged(|| match error {
-            // Whoever calls it off knows that frames are lost.
-            Error::Aborted => tracing::warn!(%error, "the acquisition was called off"),
-            _ => tracing::error!(%error, frame, "the acquisition failed"),
+            // Whoever aborts it knows that frames are lost.
+            Error::Aborted => tracing::warn!(%error, "the acquisition was aborted"),
+            _ if is_first => tracing::error!(%error, frame, "the acquisition failed"),
+            // There is one for each frame that waits, as a rule.
+            _ => tracing::debug!(%error, frame, "another error of an acquisition that has failed"),
         });
         if is_first {
             // Whoever waits for a buffer does so in vain: the next call tells this error.

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn sw_append_interleaved(
         let stride = if row_stride == 0 { given } else { row_stride };
         // SAFETY: as the caller promises, which is what the header says.
         let (pixels, record, place) = unsafe {
-            let pixels = slice(pixels.cast::<u8>(), bytes, "pixels")?;
+            let pixels = slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?;
             (pixels, self::record(record, run.record_fields())?, out(appended, "appended")?)
         };
         let wait = Limit::of(timeout_ms)?.or(run.ring_full);

@@ -23,7 +23,7 @@ impl Limit {
             0.. => Ok(Self::Within(Some(Duration::from_millis(timeout_ms as u64)))),
             _ => refuse!(
                 SW_ERROR_ARGUMENT,
-                "timeout_ms = {timeout_ms}: milliseconds from 0 on, SW_FOREVER or SW_AS_CONFIGURED"
+                "timeout_ms = {timeout_ms}: 0 or more milliseconds, SW_FOREVER, or SW_AS_CONFIGURED"
             ),
         }
     }
@@ -39,8 +39,9 @@ impl Limit {
 
 /// Milliseconds that a finishing call may wait.
 pub(super) fn limit(timeout_ms: i64) -> Outcome<Option<Duration>> {
-    match Limit::of(timeout_ms)? {
-        Limit::Within(wait) => Ok(wait),
-        Limit::AsConfigured => refuse!(SW_ERROR_ARGUMENT, "SW_AS_CONFIGURED is only for calls that wait for a buffer"),
+    match timeout_ms {
+        SW_FOREVER => Ok(None),
+        0.. => Ok(Some(Duration::from_millis(timeout_ms as u64))),
+        _ => refuse!(SW_ERROR_ARGUMENT, "timeout_ms = {timeout_ms}: 0 or more milliseconds, or SW_FOREVER"),
     }
 }

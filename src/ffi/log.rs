@@ -198,6 +198,10 @@ impl Subscriber for Lines {
 struct Line(String);
 
 impl Visit for Line {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let outcome = if field.name() == "message" {
             let rest = std::mem::take(&mut self.0);

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::mem::size_of;
 
-use super::config::convert::configuration;
+use super::config::convert::{Wish, configuration};
 use super::config::sw_config;
 use super::own_buffers::own_buffers;
 use super::pointer::{grown_out, grows};
@@ -77,9 +77,12 @@ unsafe extern "C" {
 pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut sw_memory) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (own, mut config, place) = unsafe { (own_buffers(config)?, configuration(config)?, grown_out(memory)?) };
-        plan_with(&mut config, own.as_ref().map(|own| &own.buffers))?;
-        place.set(needed(&config, own.is_some())?);
+        let (own, wish, place) = unsafe { (own_buffers(config)?, configuration(config)?, grown_out(memory)?) };
+        let Wish { mut config, spelling } = wish;
+        let needed = plan_with(&mut config, own.as_ref().map(|own| &own.buffers))
+            .and_then(|_| needed(&config, own.is_some()))
+            .map_err(|error| spelling.told(error))?;
+        place.set(needed);
         Ok(())
     })
 }

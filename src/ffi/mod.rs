@@ -8,6 +8,7 @@
 //! pointer      what a caller's pointers must be before they are followed
 //! handle       handles that can be told from anything else, without following them
 //! config       the configuration as a struct or as a document
+//! names        what C calls the fields that errors name
 //! memory       what a configuration will need
 //! own_buffers  the caller's own memory as the ring
 //! storage      the caller's own functions as a storage
@@ -39,6 +40,7 @@ pub mod limits;
 mod loans;
 pub mod log;
 pub mod memory;
+mod names;
 mod own_buffers;
 mod pointer;
 pub mod registry;

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::config::convert::known;
 use super::config::sw_config;
 use super::log::Context;
-use super::pointer::slice;
+use super::pointer::slice_up_to;
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::aligned_memory::RingBuffers;
+use crate::plan::RING_FRAMES_MAX;
 
 /// What is kept as long as the library may touch the buffers.
 struct Lent {
@@ -65,8 +66,9 @@ pub(super) unsafe fn own_buffers(config: *const sw_config) -> Outcome<Option<Own
         }
         return Ok(None);
     }
+    let names = ["sw_config.own_buffers", "sw_config.own_buffer_count"];
     // SAFETY: as the caller promises.
-    let places = unsafe { slice(config.own_buffers, config.own_buffer_count, "sw_config.own_buffers") }?;
+    let places = unsafe { slice_up_to(config.own_buffers, config.own_buffer_count, RING_FRAMES_MAX, names) }?;
     let places: Option<Vec<_>> = places.iter().map(|&place| NonNull::new(place.cast::<u8>())).collect();
     let Some(places) = places else { return refuse!(SW_ERROR_NULL, "one of sw_config.own_buffers is null") };
     let taken_over = Arc::new(AtomicBool::new(false));

@@ -4,7 +4,8 @@
 use std::ffi::{CStr, c_char};
 
 use super::status::{
-    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_MISALIGNED, SW_ERROR_NULL, SW_ERROR_SIZE, SW_ERROR_VERSION, refuse,
+    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, SW_ERROR_MISALIGNED, SW_ERROR_NULL, SW_ERROR_SIZE, SW_ERROR_VERSION,
+    refuse,
 };
 
 /// No struct of this interface will ever be as long; a larger `size` was never set.
@@ -48,17 +49,37 @@ impl<T> Out<T> {
     }
 }
 
-/// `count` elements. None may be at any address.
+/// `count` elements, at most `most`. None may be at any address. `names`: those of the pointer and of the count.
+///
+/// # Safety
+/// If it is neither null nor misaligned, it must be good for reads of `count` elements that nobody writes meanwhile,
+/// unless those are more than `most`.
+pub(super) unsafe fn slice_up_to<'a, T>(
+    pointer: *const T,
+    count: usize,
+    most: usize,
+    names: [&str; 2],
+) -> Outcome<&'a [T]> {
+    let [_, count_name] = names;
+    if count > most {
+        return refuse!(SW_ERROR_CONFIG, "{count_name} = {count}: at most {most} are possible");
+    }
+    // SAFETY: as the caller promises.
+    unsafe { slice(pointer, count, names) }
+}
+
+/// As [`slice_up_to`], as many as memory can hold.
 ///
 /// # Safety
 /// If it is neither null nor misaligned, it must be good for reads of `count` elements that nobody writes meanwhile.
-pub(super) unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -> Outcome<&'a [T]> {
+pub(super) unsafe fn slice<'a, T>(pointer: *const T, count: usize, names: [&str; 2]) -> Outcome<&'a [T]> {
+    let [name, count_name] = names;
     if count == 0 {
         return Ok(&[]);
     }
     check(pointer, name)?;
     if count.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return refuse!(SW_ERROR_ARGUMENT, "{name}: {count} elements are more than memory holds");
+        return refuse!(SW_ERROR_ARGUMENT, "{count_name} = {count}: {name} can't point to so much memory");
     }
     // SAFETY: as the caller promises; the length was checked just above.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })

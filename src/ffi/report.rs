@@ -225,7 +225,8 @@ pub unsafe extern "C" fn sw_get_stats(acquisition: *mut sw_acquisition, stats: *
     })
 }
 
-/// How long a stage took until now. It takes some memory for the moment of the call.
+/// How long a stage took until now. It takes some memory for the moment of the call. Images of one dataset share their
+/// threads: of these, it is what the stage took for all of them.
 ///
 /// Errors: SW_ERROR_ARGUMENT for a stage that there is not.
 #[unsafe(no_mangle)]

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::config::convert::configuration;
+use super::config::convert::{Wish, configuration};
 use super::config::sw_config;
 use super::limits::Limit;
 use super::own_buffers::{OwnBuffers, own_buffers, split};
@@ -19,7 +19,7 @@ use crate::config::{Config, RingFull};
 use crate::error::Error;
 use crate::fs::json as exact;
 use crate::fs::system::path_of_bytes;
-use crate::record::{FieldValue, Record, RecordColumn};
+use crate::record::{FieldValue, RECORD_FIELDS_MAX, Record, RecordColumn};
 
 /// As a frame number: one more than the largest number that was committed so far.
 pub const SW_NEXT: u64 = u64::MAX;
@@ -90,7 +90,7 @@ pub struct sw_record {
     pub size: usize,
     /// Which of the timestamps are given: SW_HAS_DEVICE_TIMESTAMP, SW_HAS_HOST_TIMESTAMP, or both added.
     pub has: u32,
-    /// How many values; at most as many as the configuration has record fields.
+    /// How many values; at most as many as the configuration has record fields. The fields beyond hold 0, or NaN.
     pub value_count: u32,
     /// The device's own time stamp, in whatever unit the device counts.
     pub device_timestamp: u64,
@@ -154,7 +154,7 @@ impl Run {
 /// # Safety
 /// `handle` must be good for writing a pointer, unless null or misaligned.
 pub(super) unsafe fn start(
-    config: Config,
+    wish: Wish,
     own: Option<OwnBuffers>,
     handle: *mut *mut sw_acquisition,
     create: impl FnOnce(Config, Option<RingBuffers>) -> Result<Acquisition, Error>,
@@ -162,9 +162,11 @@ pub(super) unsafe fn start(
     // SAFETY: as the caller promises.
     let handle = unsafe { out(handle, "acquisition") }?;
     RUNS.check_room()?;
+    let Wish { config, spelling } = wish;
     let ring_full = config.ring_full;
     let (buffers, takeover) = split(own);
-    let run = Run::new(Held::Own(Box::new(create(config, buffers)?)), ring_full);
+    let created = create(config, buffers).map_err(|error| spelling.told(error))?;
+    let run = Run::new(Held::Own(Box::new(created)), ring_full);
     handle.set(RUNS.insert(Arc::new(run))?);
     takeover.confirm();
     Ok(())
@@ -205,9 +207,9 @@ pub unsafe extern "C" fn sw_create(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (path, own, config) = unsafe { (self::path(path)?, own_buffers(config)?, configuration(config)?) };
+        let (path, own, wish) = unsafe { (self::path(path)?, own_buffers(config)?, configuration(config)?) };
         // SAFETY: as above.
-        unsafe { start(config, own, acquisition, |config, buffers| Acquisition::create_at(path, config, buffers)) }
+        unsafe { start(wish, own, acquisition, |config, buffers| Acquisition::create_at(path, config, buffers)) }
     })
 }
 
@@ -221,11 +223,10 @@ pub unsafe extern "C" fn sw_create_in(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (storage, own, config) =
-            unsafe { (caller_storage(storage)?, own_buffers(config)?, configuration(config)?) };
+        let (storage, own, wish) = unsafe { (caller_storage(storage)?, own_buffers(config)?, configuration(config)?) };
         let create = |config, buffers| Acquisition::create_within(storage, config, buffers);
         // SAFETY: as above.
-        unsafe { start(config, own, acquisition, create) }
+        unsafe { start(wish, own, acquisition, create) }
     })
 }
 
@@ -404,8 +405,9 @@ pub unsafe extern "C" fn sw_append(
         let frame = &run.engine.plan.frame;
         let stride = if row_stride == 0 { frame.row_bytes } else { row_stride };
         // SAFETY: as the caller promises, which is what the header says.
-        let (pixels, record) =
-            unsafe { (slice(pixels.cast::<u8>(), bytes, "pixels")?, self::record(record, run.record_fields())?) };
+        let (pixels, record) = unsafe {
+            (slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?, self::record(record, run.record_fields())?)
+        };
         let place = if !appended.is_null() {
             // SAFETY: as above.
             Some(unsafe { out(appended, "appended") }?)
@@ -428,8 +430,8 @@ pub unsafe extern "C" fn sw_append(
     })
 }
 
-/// Sets a user attribute of the image to a JSON value. It is in the dataset after the next progress, at the latest at
-/// the end.
+/// Sets a user attribute of the image to a JSON value. It is in the dataset after the next checkpoint or closed shard,
+/// at the latest at the end. Set again, it has the new value.
 ///
 /// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright",
 /// which the writer sets itself; SW_ERROR_ENDED.
@@ -470,11 +472,12 @@ pub(super) unsafe fn record(record: *const sw_record, fields: &[RecordColumn]) -
     }
     value.device_timestamp = (given.has & SW_HAS_DEVICE_TIMESTAMP != 0).then_some(given.device_timestamp);
     value.host_timestamp = (given.has & SW_HAS_HOST_TIMESTAMP != 0).then_some(given.host_timestamp);
-    // SAFETY: as the caller promises.
-    let values = unsafe { slice(given.values, given.value_count as usize, "sw_record.values") }?;
-    if values.len() > crate::record::RECORD_FIELDS_MAX {
-        return refuse!(SW_ERROR_ARGUMENT, "sw_record.value_count = {}: at most 16", values.len());
+    let count = given.value_count as usize;
+    if count > RECORD_FIELDS_MAX {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_record.value_count = {count}: at most {RECORD_FIELDS_MAX}");
     }
+    // SAFETY: as the caller promises.
+    let values = unsafe { slice(given.values, count, ["sw_record.values", "sw_record.value_count"]) }?;
     for (field, given) in values.iter().enumerate() {
         // SAFETY: all members are eight bytes of which any are a value.
         let (i, u, f) = unsafe { (given.number.i, given.number.u, given.number.f) };

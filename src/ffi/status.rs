@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char};
 use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::names::{Spelled, Spelling};
 use crate::error::Error;
 
 /// What a call returns: SW_OK, or why it did nothing. The numbers never change their meaning; new ones may be added.
@@ -161,7 +162,13 @@ pub(super) use refuse;
 
 impl From<Error> for Told {
     fn from(error: Error) -> Self {
-        told(status_of(&error), format_args!("{error}"))
+        Spelling::Struct.told(error)
+    }
+}
+
+impl Spelling {
+    pub(super) fn told(self, error: Error) -> Told {
+        told(status_of(&error), format_args!("{}", Spelled(self, &error)))
     }
 }
 

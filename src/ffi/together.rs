@@ -10,6 +10,7 @@ use super::config::sw_config;
 use super::dataset::{DATASETS, sw_dataset};
 use super::finish::{begin_to_end, check_owner, check_thread};
 use super::limits::limit;
+use super::names::Spelling;
 use super::own_buffers::own_buffers;
 use super::pointer::{outs, slice, text};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
@@ -37,21 +38,24 @@ pub unsafe extern "C" fn sw_dataset_acquisitions(
     boundary(|| {
         let dataset = DATASETS.enter(dataset)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let (names, configs) = unsafe { (slice(names, count, "names")?, slice(configs, count, "configs")?) };
+        let (names, configs) =
+            unsafe { (slice(names, count, ["names", "count"])?, slice(configs, count, ["configs", "count"])?) };
         // SAFETY: as above.
         let places = unsafe { outs(acquisitions, count, "acquisitions")? };
         let mut images: Vec<(&str, Config)> = Vec::new();
+        let mut spelling = Spelling::Struct;
         for (&name, &config) in names.iter().zip(configs) {
             // SAFETY: as above.
-            let (name, own, config) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
+            let (name, own, wish) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
             if own.is_some() {
                 return refuse!(SW_ERROR_ARGUMENT, "buffers of your own are for one image: see sw_dataset_acquisition");
             }
-            images.push((name, config));
+            spelling = wish.spelling;
+            images.push((name, wish.config));
         }
         let rooms = RUNS.reserve(count)?;
         let ring_full: Vec<_> = images.iter().map(|(_, config)| config.ring_full).collect();
-        let begun = dataset.acquisitions(images)?;
+        let begun = dataset.acquisitions(images).map_err(|error| spelling.told(error))?;
         let runs =
             begun.into_iter().zip(ring_full).map(|(own, full)| Arc::new(Run::new(Held::Own(Box::new(own)), full)));
         places.set(rooms.into_iter().zip(runs).map(|(room, run)| room.fill(run)));
@@ -76,7 +80,7 @@ pub unsafe extern "C" fn sw_finish_all(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let handles = unsafe { slice(acquisitions, count, "acquisitions")? };
+        let handles = unsafe { slice(acquisitions, count, ["acquisitions", "count"])? };
         let mut addresses: Vec<usize> = handles.iter().map(|handle| handle.addr()).collect();
         addresses.sort_unstable();
         if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -75,7 +75,7 @@ fn whole(number: &serde_json::Number) -> Option<i128> {
     (number.fract() == 0.0 && number.abs() < 1e15).then_some(number as i128)
 }
 
-/// A truth value; some writers of Zarr v2 put a number.
+/// A boolean; some writers of Zarr v2 put a number.
 fn truth(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::Bool(truth) => Some(vec![u8::from(*truth)]),

@@ -122,7 +122,7 @@ pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, Refusal> {
 pub(super) fn dtype(value: &Value) -> Result<(ElementType, bool), Refusal> {
     let refused = || {
         Refusal::Unsupported(format!(
-            "type {value} is not read here; expected numbers, truth values or raw bytes, such as \"<u2\", \"|b1\" or \
+            "type {value} is not read here; expected numbers, booleans or raw bytes, such as \"<u2\", \"|b1\" or \
              \"|V3\"; {INSTEAD}"
         ))
     };

@@ -66,12 +66,12 @@ fn channels_match_dimension(config: &Config) -> Result<()> {
 fn validate_channel(channel: &Channel) -> Result<()> {
     if rgb(&channel.color).is_none() {
         let reason = format!("the colour of {:?} is six hexadecimal digits, red, green, blue: FF8000", channel.label);
-        return Err(Error::config("channels", &channel.color, reason));
+        return Err(Error::config("channels.color", &channel.color, reason));
     }
     match channel.window {
         Some((start, end)) if !(start.is_finite() && end.is_finite() && start < end) => {
             let reason = format!("the window of {:?} is two finite numbers, the smaller first", channel.label);
-            Err(Error::config("channels", format_args!("({start}, {end})"), reason))
+            Err(Error::config("channels.window", format_args!("{start} to {end}"), reason))
         }
         _ => Ok(()),
     }

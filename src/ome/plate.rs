@@ -81,6 +81,7 @@ pub(crate) fn field(plate: &Plate, name: &str, acquisition: Option<u64>) -> Resu
 /// The acquisition that an image is part of; the only one need not be said.
 fn of_acquisition(plate: &Plate, said: Option<u64>) -> Result<Option<u64>> {
     let ids = || plate.acquisitions.iter().map(|acquisition| acquisition.id.to_string()).collect::<Vec<_>>().join(", ");
+    let refuse = |id: u64, reason: String| Err(Error::config("plate_acquisition", format_args!("id {id}"), reason));
     match (said, &plate.acquisitions[..]) {
         (None, []) => Ok(None),
         (None, [only]) => Ok(Some(only.id)),
@@ -89,9 +90,9 @@ fn of_acquisition(plate: &Plate, said: Option<u64>) -> Result<Option<u64>> {
                 format!("of a plate with several acquisitions, each image says which it is part of: {}", ids());
             Err(Error::config("plate_acquisition", "none", reason))
         }
-        (Some(id), []) => Err(Error::config("plate_acquisition", id, "the plate names no acquisitions")),
+        (Some(id), []) => refuse(id, "the plate names no acquisitions".to_owned()),
         (Some(id), all) if all.iter().any(|acquisition| acquisition.id == id) => Ok(Some(id)),
-        (Some(id), _) => Err(Error::config("plate_acquisition", id, format!("those of the plate are {}", ids()))),
+        (Some(id), _) => refuse(id, format!("those of the plate are {}", ids())),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn check(config: &Config) -> Result<()> {
         return refuse("codec.compressor", &compressor, &format!("{} are possible", possible.join(" and ")));
     }
     if config.codec.checksum && !rules.checksums {
-        return refuse("codec.checksum", &true, "it has no checksums; set it to false, or choose the dialect zarr3");
+        return refuse("codec.checksum", &true, "it has no checksums; turn it off, or choose the dialect zarr3");
     }
     if config.index_location == IndexLocation::Start && !rules.checksums {
         return refuse("index_location", &"start", "its index has a place of its own; leave this at end");
@@ -41,7 +41,7 @@ pub(super) fn check(config: &Config) -> Result<()> {
         return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
     }
     if let Some(dim) = config.dims.iter().find(|dim| rules.numbers_chunks && dim.translation != 0.0) {
-        let possible = "a volume's place is that of its first voxel, in voxels: set volume.voxel_offset instead";
+        let possible = "a volume's place is that of its first voxel, in voxels: set the volume's voxel_offset instead";
         return refuse("dims.translation", &dim.translation, possible);
     }
     check_volume(&config.volume)
@@ -84,7 +84,7 @@ pub(super) fn chunk_channels(config: &Config, chunk: &mut [u64]) -> Result<()> {
     let channels = config.dims[channel].size.unwrap_or(0);
     if channels == 0 {
         let reason = "the number of channels must be known";
-        return Err(Error::config("dims.size", "none", reason));
+        return Err(Error::config("dims.size", "unbounded", reason));
     }
     if ![0, channels].contains(&chunk[channel]) {
         let reason = format!("chunks of a precomputed volume hold all {channels} channels; leave this out");

@@ -35,7 +35,7 @@ pub(super) fn check(config: &Config) -> Result<&[Dim]> {
         if dim.size.is_none() && (at > 0 || dims.len() == 2) {
             let reason =
                 format!("only the first dimension before rows and columns may be unbounded; give {name} a size");
-            return Err(Error::config("dims.size", "none", reason));
+            return Err(Error::config("dims.size", "unbounded", reason));
         }
         if !(dim.scale.is_finite() && dim.scale > 0.0) {
             return Err(Error::config("dims.scale", dim.scale, format!("dimension {name} needs a positive scale")));
@@ -45,14 +45,18 @@ pub(super) fn check(config: &Config) -> Result<&[Dim]> {
             return Err(Error::config("dims.translation", dim.translation, reason));
         }
     }
+    let sizes = |dims: &[Dim]| {
+        let sizes: Vec<_> = dims.iter().map(|dim| format!("{} of {}", dim.size.unwrap_or(0), dim.name)).collect();
+        sizes.join(" and ")
+    };
     let product = |dims: &[Dim]| dims.iter().try_fold(1u64, |product, dim| product.checked_mul(dim.size.unwrap_or(1)));
     let (outer, frame) = dims.split_at(dims.len() - 2);
     if product(outer).is_none_or(|frames| frames > FRAMES_MAX) {
-        return Err(Error::config("dims.size", names(), format!("at most {FRAMES_MAX} frames are possible")));
+        return Err(Error::config("dims.size", sizes(outer), format!("at most {FRAMES_MAX} frames are possible")));
     }
     let frame_bytes = product(frame).and_then(|pixels| pixels.checked_mul(config.dtype.size() as u64));
     if frame_bytes.is_none_or(|bytes| bytes > FRAME_BYTES_MAX) {
-        return Err(Error::config("dims.size", names(), "a frame may hold at most 1 TiB"));
+        return Err(Error::config("dims.size", sizes(frame), "a frame may hold at most 1 TiB"));
     }
     Ok(dims)
 }

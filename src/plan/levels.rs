@@ -77,9 +77,9 @@ pub(super) fn frames_kept(ring_frames: usize, below: &Layout, frames: &LevelFram
     }
     let reason = format!(
         "{kept} frames lie between a plane and the next, and would wait for it, more than the ring's {ring_frames}; \
-         acquire z faster, allow the ring more memory, or let depth be never"
+         acquire z faster, raise ring_bytes, or do not halve z"
     );
-    Err(Error::config("pyramid", "depth", reason))
+    Err(Error::config("pyramid.depth", format_args!("{kept} frames"), reason))
 }
 
 /// What the ring of a level whose planes are halved must have at least: a layer that gathers frames holds them until

@@ -36,6 +36,8 @@ pub(crate) use camera::CameraFrame;
 pub(crate) use codec::CodecPlan;
 pub(crate) use frame::FramePlan;
 pub(crate) use record::RecordPlan;
+#[cfg(feature = "capi")]
+pub(crate) use ring::RING_FRAMES_MAX;
 pub(crate) use ring::RingPlan;
 use ring::Served;
 pub(crate) use shard::{IndexForm, ShardPlan};

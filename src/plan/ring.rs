@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::fs::system::open_files_max;
 use crate::geometry::Cells;
 
-const RING_FRAMES_MAX: usize = 1 << 22;
+pub(crate) const RING_FRAMES_MAX: usize = 1 << 22;
 // A camera that loses a second at 10,000 frames per second has not lost count.
 const LEAP_MIN: u64 = 1 << 14;
 // Numbers that a leap leaves out are settled one by one in a shard that was begun, some ten million in a second; and

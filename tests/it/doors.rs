@@ -187,7 +187,7 @@ fn child_tells_its_course() {
     assert!(lines[0].contains("an acquisition begins") && lines[0].contains("storage=\"buffered"), "{text}");
     assert!(lines[0].contains("run.zarr"), "{text}");
     assert!(lines[1].contains("the acquisition ended") && lines[1].contains("frames=1 "), "{text}");
-    // Who calls a run off is told of what is lost, and not that something is broken.
+    // Who aborts a run is told of what is lost, and not that something is broken.
     tracing::subscriber::with_default(log.clone(), || {
         let dims = vec![Dim::time(None).chunk(2), Dim::y(4), Dim::x(4)];
         let deep = Config { dims, ..config(4, 4) };
@@ -196,5 +196,5 @@ fn child_tells_its_course() {
         acquisition.abort();
     });
     let text = log.0.lock().unwrap().clone();
-    assert!(!text.contains("ERROR") && text.contains("WARN message=the acquisition was called off"), "{text}");
+    assert!(!text.contains("ERROR") && text.contains("WARN message=the acquisition was aborted"), "{text}");
 }

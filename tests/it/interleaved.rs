@@ -124,6 +124,10 @@ fn pictures_that_do_not_fit_are_refused() {
     }
     let error = colors.append_interleaved_with(&[0; 216], 3, 23, Record::default()).unwrap_err();
     assert!(matches!(error, Error::RowStride { got: 23, row_bytes: 24, .. }), "{error}");
+    for stride in [usize::MAX / 9, usize::MAX] {
+        let error = colors.append_interleaved_with(&[0; 216], 3, stride, Record::default()).unwrap_err();
+        assert!(matches!(error, Error::RowStride { got, .. } if got == stride), "{error}");
+    }
     // Channels that are not what changes fastest.
     let slow = ["c".to_owned(), "t".to_owned()].to_vec();
     let mut config_slow = config(Dtype::U8, 3, 8);

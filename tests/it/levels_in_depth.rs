@@ -372,7 +372,7 @@ fn planes_that_are_too_far_apart_are_refused() {
         Config { acquisition_order: order, ring_bytes: 100 * 4096, ..config(dims, wish(PyramidMethod::Max, 1)) };
     let folder = tempfile::tempdir().unwrap();
     let error = Acquisition::create(folder.path().join("run"), config.clone()).unwrap_err();
-    assert!(matches!(error, Error::Config { field: "pyramid", .. }), "{error}");
+    assert!(matches!(error, Error::Config { field: "pyramid.depth", .. }), "{error}");
     assert!(error.to_string().contains("1000 frames lie between a plane and the next"), "{error}");
     assert_eq!(frame_bytes(&config), 512);
 }

@@ -28,7 +28,7 @@ def exported(tool, tmp_path):
 
 
 def pixels(dtype, shape=SHAPE, seed=0):
-    """Any bits, so NaNs of all kinds, infinities and negative zeros among them; of truth values, both."""
+    """Any bits, so NaNs of all kinds, infinities and negative zeros among them; of booleans, both."""
     dtype = np.dtype(dtype)
     random = np.random.default_rng(seed)
     if dtype == bool:

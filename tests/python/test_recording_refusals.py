@@ -142,7 +142,7 @@ refusal(
 )
 refusal("raw file that ends too early", (content("in.raw", bytes(999)), "but the file holds"))
 refusal(
-    "Zarr array of truth values, half-precision or complex numbers",
+    "Zarr array of booleans, half-precision or complex numbers",
     *[(zarr_of(dtype), "repack and export take the array") for dtype in ("bool", "f2", "c8")],
 )
 refusal("OME-Zarr plate or well as a whole", (plate, "A/1/0"))

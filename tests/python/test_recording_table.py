@@ -259,7 +259,7 @@ def npy(folder):
     yield folder / "colors.npy", ["--axes", "t,y,x,c"], (np.ascontiguousarray(colors.transpose(0, 3, 1, 2)), "tcyx")
 
 
-@row("`.npy` of truth values")
+@row("`.npy` of booleans")
 def npy_of_truth(folder):
     data = volume(5, 20, 30) % 3 == 0
     np.save(folder / "in.npy", data)

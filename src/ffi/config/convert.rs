@@ -7,14 +7,17 @@ use super::*;
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
     ImageLabel, IndexLocation, ManifestForm, OmeVersion, PixelFormat, Placement, RecordField, RingFull, Shuffle,
-    StorageKind, Volume, VolumeHash,
+    StorageKind, Volume, VolumeHash, WORKERS_MAX,
 };
 use crate::downsample::Method;
 use crate::dtype::Dtype;
-use crate::ffi::pointer::{optional_text, slice, text};
+use crate::ffi::names::{Field, Spelling};
+use crate::ffi::pointer::{optional_text, required, slice, slice_up_to, text};
+use crate::ffi::report::SW_DIMS_MAX;
 use crate::ffi::status::SW_ERROR_ARGUMENT;
 use crate::format::rules;
 use crate::pixels::Orientation;
+use crate::record::RECORD_FIELDS_MAX;
 
 /// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
 ///
@@ -46,8 +49,8 @@ pub unsafe extern "C" fn sw_config_json(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let config = unsafe { configuration(config) }?;
-        let document = serde_json::to_string_pretty(&config).unwrap_or_default();
+        let wish = unsafe { configuration(config) }?;
+        let document = serde_json::to_string_pretty(&wish.config).unwrap_or_default();
         // SAFETY: as above.
         unsafe { put_text(&document, text, capacity, needed) }
     })
@@ -63,10 +66,16 @@ pub(in crate::ffi) unsafe fn known(config: *const sw_config) -> Outcome<sw_confi
 }
 
 /// What the caller wishes for. Whether it can work is the plan's business.
+#[derive(Debug)]
+pub(in crate::ffi) struct Wish {
+    pub(in crate::ffi) config: Config,
+    pub(in crate::ffi) spelling: Spelling,
+}
+
 ///
 /// # Safety
 /// `config` and all that it points to must be good for reads, unless null or misaligned.
-pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Config> {
+pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Wish> {
     // SAFETY: as the caller promises.
     let config = unsafe { known(config) }?;
     if config.version == 0 || config.version > SW_INTERFACE {
@@ -82,10 +91,10 @@ pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<
             let beside = sw_config { document: std::ptr::null(), ..config };
             // SAFETY: as the caller promises.
             refuse_beside_document(&unsafe { from_fields(&beside) }?)?;
-            from_document(document)
+            Ok(Wish { config: from_document(document)?, spelling: Spelling::Document })
         }
         // SAFETY: as the caller promises.
-        None => unsafe { from_fields(&config) },
+        None => Ok(Wish { config: unsafe { from_fields(&config) }?, spelling: Spelling::Struct }),
     }
 }
 
@@ -94,11 +103,18 @@ fn refuse_beside_document(fields: &Config) -> Outcome<()> {
     let (set, usual) = (serde_json::to_value(fields), serde_json::to_value(Config::default()));
     let (Ok(serde_json::Value::Object(set)), Ok(usual)) = (set, usual) else { return Ok(()) };
     match set.iter().find(|(field, value)| usual[field.as_str()] != **value) {
-        Some((field, value)) => refuse!(
-            SW_ERROR_CONFIG,
-            "sw_config.document is the whole configuration, and beside it {field} is set to {value}; leave all other \
-             fields as sw_config_init made them, or say it in the document"
-        ),
+        Some((field, _)) => {
+            let field = match &field[..] {
+                "codec" => "sw_config.compressor or a setting of it".to_owned(),
+                "frame_layout" => "sw_config.buffer_bytes, frame_offset or row_stride".to_owned(),
+                field => Field(field).to_string(),
+            };
+            refuse!(
+                SW_ERROR_CONFIG,
+                "sw_config.document is the whole configuration, and {field} is set beside it; leave all other fields \
+                 as sw_config_init made them, or say it in the document"
+            )
+        }
         None => Ok(()),
     }
 }
@@ -183,22 +199,25 @@ fn is_zero(reserved: &[u64], field: &str) -> Outcome<()> {
 /// All that `config` points to must be good for reads, unless null or misaligned.
 pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     // SAFETY: here and below, as the caller promises.
-    let dims = unsafe { slice(config.dims, config.dim_count, "sw_config.dims") }?;
+    let dims: Vec<Dim> = unsafe { self::dims(config) }?;
+    let names = ["sw_config.record_fields", "sw_config.record_field_count"];
     // SAFETY: as above.
-    let dims = dims.iter().map(|dim| unsafe { self::dim(dim) }).collect::<Outcome<_>>()?;
+    let fields = unsafe { slice_up_to(config.record_fields, config.record_field_count, RECORD_FIELDS_MAX, names) }?;
+    let volume = match config.volume.is_null() {
+        // SAFETY: as above.
+        false => unsafe { self::volume(required(config.volume, "sw_config.volume")?) }?,
+        true => Volume::default(),
+    };
+    let names = ["sw_config.affinity", "sw_config.affinity_count"];
     // SAFETY: as above.
-    let fields = unsafe { slice(config.record_fields, config.record_field_count, "sw_config.record_fields") }?;
-    // SAFETY: as above.
-    let channels = unsafe { slice(config.channels, config.channel_count, "sw_config.channels") }?;
-    // SAFETY: as above.
-    let volume = unsafe { slice(config.volume, usize::from(!config.volume.is_null()), "sw_config.volume") }?;
-    // SAFETY: as above.
-    let volume = volume.first().map(|volume| unsafe { self::volume(volume) }).transpose()?;
+    let affinity = unsafe { slice_up_to(config.affinity, config.affinity_count, WORKERS_MAX, names) }?;
     Ok(Config {
         dialect: choice(&dialects(), config.dialect, "sw_config.dialect")?,
-        volume: volume.unwrap_or_default(),
+        volume,
         index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
         dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,
+        // SAFETY: as above.
+        channels: unsafe { channels(config, &dims) }?,
         dims,
         // SAFETY: as above.
         acquisition_order: unsafe { acquisition_order(config) }?,
@@ -215,14 +234,11 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         orientation: orientation(config)?,
         ring_full: ring_full(config)?,
         workers: config.workers,
-        // SAFETY: as above.
-        affinity: unsafe { slice(config.affinity, config.affinity_count, "sw_config.affinity") }?.to_vec(),
+        affinity: affinity.to_vec(),
         sync: flag(config.sync, "sw_config.sync")?,
         checkpoint_every: Duration::from_millis(config.checkpoint_every_ms),
         // SAFETY: as above.
         record_fields: fields.iter().map(|field| unsafe { record_field(field) }).collect::<Outcome<_>>()?,
-        // SAFETY: as above.
-        channels: channels.iter().map(|channel| unsafe { self::channel(channel) }).collect::<Outcome<_>>()?,
         // SAFETY: as above.
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
         // SAFETY: as above.
@@ -241,10 +257,21 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
 
 /// # Safety
 /// All that `config` points to must be good for reads, unless null or misaligned.
-unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
-    let order = (config.acquisition_order, config.acquisition_order_count);
+unsafe fn dims(config: &sw_config) -> Outcome<Vec<Dim>> {
+    let names = ["sw_config.dims", "sw_config.dim_count"];
     // SAFETY: here and below, as the caller promises.
-    let order = unsafe { slice(order.0, order.1, "sw_config.acquisition_order") }?;
+    let dims = unsafe { slice_up_to(config.dims, config.dim_count, SW_DIMS_MAX, names) }?;
+    // SAFETY: as above.
+    dims.iter().map(|dim| unsafe { self::dim(dim) }).collect()
+}
+
+/// # Safety
+/// All that `config` points to must be good for reads, unless null or misaligned.
+unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
+    let (order, count) = (config.acquisition_order, config.acquisition_order_count);
+    let names = ["sw_config.acquisition_order", "sw_config.acquisition_order_count"];
+    // The last two dimensions have no place in it. SAFETY: here and below, as the caller promises.
+    let order = unsafe { slice_up_to(order, count, config.dim_count.saturating_sub(2), names) }?;
     // SAFETY: as above.
     let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "sw_config.acquisition_order") }?.to_owned());
     order.iter().map(name_of).collect()
@@ -357,6 +384,27 @@ unsafe fn record_field(field: &sw_record_field) -> Outcome<RecordField> {
 }
 
 /// # Safety
+/// All that `config` points to must be good for reads, unless null or misaligned.
+unsafe fn channels(config: &sw_config, dims: &[Dim]) -> Outcome<Vec<Channel>> {
+    let count = config.channel_count;
+    match dims.iter().find(|dim| dim.kind == DimKind::Channel) {
+        None if count > 1 && !dims.is_empty() => {
+            let reason = "without a dimension of kind channel there is at most one";
+            return refuse!(SW_ERROR_CONFIG, "sw_config.channel_count = {count}: {reason}");
+        }
+        Some(Dim { size: Some(size), name, .. }) if count as u64 > *size => {
+            let reason = format_args!("dimension {name} has {size} elements; give as many channels, or none");
+            return refuse!(SW_ERROR_CONFIG, "sw_config.channel_count = {count}: {reason}");
+        }
+        _ => {}
+    }
+    // SAFETY: here and below, as the caller promises.
+    let channels = unsafe { slice(config.channels, count, ["sw_config.channels", "sw_config.channel_count"]) }?;
+    // SAFETY: as above.
+    channels.iter().map(|channel| unsafe { self::channel(channel) }).collect()
+}
+
+/// # Safety
 /// All that `channel` points to must be good for reads, unless null or misaligned.
 unsafe fn channel(channel: &sw_channel) -> Outcome<Channel> {
     is_zero(&channel.reserved, "sw_channel.reserved")?;
@@ -430,7 +478,7 @@ mod tests {
     fn the_defaults_are_those_of_rust() {
         let defaults = defaults();
         // SAFETY: the struct is filled, and points to nothing.
-        let converted = unsafe { configuration((&raw const defaults).cast()) }.unwrap();
+        let converted = unsafe { configuration((&raw const defaults).cast()) }.unwrap().config;
         assert_eq!(serde_json::to_value(converted).unwrap(), serde_json::to_value(Config::default()).unwrap());
     }
 

@@ -231,7 +231,8 @@ pub const SW_DEPTH_ALWAYS: sw_depth = 1;
 /// From the level on at which planes are no further apart than pixels are.
 pub const SW_DEPTH_AUTO: sw_depth = 2;
 
-/// What only SW_DIALECT_PRECOMPUTED has.
+/// What only SW_DIALECT_PRECOMPUTED has. A number of bits that is 0 is a wish for 0: set those to -1 that are to be
+/// chosen.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_volume {
@@ -316,6 +317,11 @@ pub struct sw_record_field {
 ///
 /// sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
 /// all pointers need to be good only during the call. Flags are 0 or 1.
+///
+/// What calls return for a wrong configuration: SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE and SW_ERROR_VERSION
+/// for the struct and its pointers; SW_ERROR_ARGUMENT for a number that is none of a field's values, and for text that
+/// is not UTF-8; SW_ERROR_CONFIG for values that can't work, alone or together. The text names the field and says what
+/// is possible.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_config {
@@ -388,7 +394,7 @@ pub struct sw_config {
     pub record_field_count: usize,
     /// The channels' names and display settings. Default null.
     pub channels: *const sw_channel,
-    /// How many: 0, or as many as the channel dimension is long. Default 0.
+    /// How many: 0, or as many as the channel dimension is long; without such a dimension, at most 1. Default 0.
     pub channel_count: usize,
     /// The image's name, for viewers. UTF-8. Default null: none.
     pub name: *const c_char,

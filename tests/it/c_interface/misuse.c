@@ -44,7 +44,7 @@ static void wrong_configurations(void) {
     WITH(config.dims = odd, SW_ERROR_MISALIGNED);
     WITH(config.dim_count = 0, SW_ERROR_CONFIG);
     WITH(config.dim_count = 1, SW_ERROR_CONFIG);
-    WITH(config.dim_count = SIZE_MAX, SW_ERROR_ARGUMENT);
+    WITH(config.dim_count = SIZE_MAX, SW_ERROR_CONFIG);
     WITH(config.compressor = 8, SW_ERROR_ARGUMENT);
     WITH(config.level = -1, SW_ERROR_ARGUMENT);
     WITH(config.level = 10, SW_ERROR_CONFIG);

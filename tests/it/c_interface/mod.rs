@@ -12,6 +12,7 @@ mod linking;
 mod plates;
 mod storms;
 mod together;
+mod wrapped;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,9 +38,10 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 13] = [
+const TESTS: [(&str, &[&str]); 14] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/misuse_threads.c", &["."]),
+    ("tests/it/c_interface/messages.c", &["."]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
     ("tests/it/c_interface/moving.c", &["day1", "day2"]),
@@ -151,7 +153,7 @@ fn a_circular_buffer_gives_the_frames_that_went_in() {
 
 #[test]
 fn wrong_calls_end_in_codes() {
-    for (program, at_least) in [("misuse.c", 150), ("misuse_threads.c", 25)] {
+    for (program, at_least) in [("misuse.c", 150), ("misuse_threads.c", 25), ("messages.c", 40)] {
         let folder = folder();
         let output = Program::new(&format!("tests/it/c_interface/{program}")).run(&[folder.path()]);
         let calls: u32 = output.strip_suffix(" wrong calls\n").unwrap().parse().unwrap();

@@ -167,6 +167,7 @@ static int every_call_has_a_wrapper() {
         for (unsigned at = 0; at < sizeof wide; at++) wide[at] = at % 100 < 16 ? 4 : 9;
         sw_appended appended;
         HOLDS(moved.try_append(wide, sizeof wide, appended, nullptr, SW_AS_CONFIGURED, 100) == SW_OK);
+        HOLDS(moved.try_append(wide, sizeof wide, appended, record, SW_FOREVER, 100) == SW_ERROR_RECORD);
         sw_layout layout;
         HOLDS(moved.try_layout(layout) == SW_OK && layout.frame_bytes == 256);
         sw_latency latency;
@@ -224,6 +225,37 @@ static int a_run_tells_its_course_in_detail(const char *path) {
     return 0;
 }
 
+// However many frames an error costs, it is one line for whoever looks at what goes wrong.
+static int a_run_fails_once() {
+    class Full : public Strings {
+    public:
+        std::atomic<bool> is_full{false};
+        int32_t write_at(void *blob, uint64_t offset, const void *data, size_t bytes) override {
+            return is_full ? 28 /* ENOSPC */ : Strings::write_at(blob, offset, data, bytes);
+        }
+    };
+    std::atomic<int> errors{0};
+    HOLDS(try_set_log(SW_LOG_WARN, [&](sw_log_level level, const char *, const char *) {
+              errors += level == SW_LOG_ERROR;
+          }) == SW_OK);
+    {
+        Full full;
+        Acquisition acquisition;
+        HOLDS(acquisition.try_create_in(full, tiny()) == SW_OK);
+        full.is_full = true;
+        static const unsigned char pixels[256] = {1};
+        sw_appended appended;
+        sw_status status = SW_OK;
+        for (int at = 0; at < 100 && status == SW_OK; at++)
+            status = acquisition.try_append(pixels, sizeof pixels, appended, nullptr, SW_FOREVER);
+        sw_summary summary;
+        HOLDS(status == SW_ERROR_IO && acquisition.try_finish(summary) == SW_ERROR_IO);
+    }
+    HOLDS(try_set_log(SW_LOG_NONE, nullptr) == SW_OK);
+    HOLDS(errors == 1);
+    return 0;
+}
+
 static int an_unfinished_run_is_aborted(const char *path) {
     {
         Acquisition acquisition;
@@ -249,6 +281,8 @@ static int errors_are_thrown(const char *path) {
     left.set_attribute("a", "[1, 2]");
     left.acquire().commit();
     left.acquire().commit(SW_NEXT, Record().device_timestamp(5).host_timestamp(6));
+    left.acquire().commit(Record().device_timestamp(7));
+    left.commit_buffer(left.acquire_buffer(0).index(), Record());
     try {
         left.acquire().commit(0);
         return 1;
@@ -256,9 +290,9 @@ static int errors_are_thrown(const char *path) {
         HOLDS(error.status() == SW_ERROR_FRAME_NUMBER);
     }
     const unsigned char pixels[256] = {1};
-    HOLDS(left.append(pixels, sizeof pixels).frames == 1);
+    HOLDS(left.append(pixels, sizeof pixels, Record().device_timestamp(8), SW_FOREVER).frames == 1);
     try {
-        left.append_interleaved(pixels, sizeof pixels, 3);
+        left.append_interleaved(pixels, sizeof pixels, 3, Record());
         return 1;
     } catch (const Error &error) {
         HOLDS(error.status() == SW_ERROR_CONFIG);
@@ -275,7 +309,7 @@ static int errors_are_thrown(const char *path) {
     } catch (const Error &error) {
         HOLDS(error.status() == SW_ERROR_NOT_FOUND);
     }
-    HOLDS(left.finish().frames_written == 3 && left.stats().frames_accepted == 3);
+    HOLDS(left.finish().frames_written == 5 && left.stats().frames_accepted == 5);
     return 0;
 }
 #else
@@ -287,5 +321,5 @@ int main(int argc, char **argv) {
     const char *more = argv[4];
     return frames_go_back(argv[1]) || an_unfinished_run_is_aborted(argv[2]) || errors_are_thrown(argv[3]) ||
            errors_keep_the_loan_or_give_it_back(more) || fields_beside_a_document_are_refused() ||
-           every_call_has_a_wrapper() || a_run_tells_its_course_in_detail(argv[1]);
+           every_call_has_a_wrapper() || a_run_tells_its_course_in_detail(argv[1]) || a_run_fails_once();
 }

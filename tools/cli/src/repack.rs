@@ -75,10 +75,10 @@ fn sentence(summary: &RepackSummary, seconds: f64) -> String {
         return "is there already: an earlier call with the same options made it; nothing to do".to_owned();
     }
     if shards_written == 0 {
-        return format!("nothing to do: all {shards_found} {files} are up to date");
+        return format!("nothing to do: all {shards_found} {files} are in order");
     }
     format!(
-        "{shards_written} {files} written, {shards_found} already up to date; {chunks} chunks, {} in {seconds:.1} s \
+        "{shards_written} {files} written, {shards_found} already in order; {chunks} chunks, {} in {seconds:.1} s \
          ({}/s of pixels)",
         decimal(bytes),
         bytes_text(bytes_pixels as f64 / seconds.max(1e-9)),

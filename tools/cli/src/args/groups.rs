@@ -208,11 +208,11 @@ pub(crate) struct RunArgs {
     /// Leave the size of the first dimension open; the dataset grows with the frames
     #[arg(long)]
     pub(crate) unbounded: bool,
-    /// The size of a pixel, such as 0.325um; it goes before what the recording says
+    /// The size of a pixel, such as 0.325um; overrides what the recording says
     #[arg(long, value_name = "SIZE")]
     pub(crate) pixel_size: Option<Length>,
     /// Where the centre of the first pixel is, such as the position of the stage, in the unit of each dimension: by
-    /// name, z=12.5,y=-1200,x=340; it goes before what the recording says
+    /// name, z=12.5,y=-1200,x=340; overrides what the recording says
     #[arg(long, value_name = "NAME=PLACE,…", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) translation: Vec<AxisOrigin>,
     /// Where a chunk's bytes go in its shard: into a slot of its own, or behind the one before; auto packs what is

@@ -5,9 +5,9 @@
 const CODES: [(u8, &str); 6] = [
     (0, "done"),
     (1, "failed: disk full, output exists, dataset in use, or a system error"),
-    (2, "wrong command line: what the options ask for is not possible"),
+    (2, "the command line is wrong, or asks for something impossible"),
     (3, "the input is missing, is not what it should be, or is damaged"),
-    (5, "the input may be valid, but this program does not support it"),
+    (5, "the input may be valid, but is not supported"),
     (130, "interrupted by Ctrl-C or SIGTERM; what is finished stays"),
 ];
 
@@ -61,8 +61,8 @@ Examples:
 }
 
 pub(super) fn probe() -> String {
-    let text = "It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which \
-                settings keep up, with what margin, and when the disk will be full.";
+    let text = "It takes about ten seconds and, while it runs, a few gigabytes of free space. It also says which \
+                settings keep up, by what margin, and when the disk will be full.";
     page(text, &[(0, "this machine keeps up"), (4, "it does not: frames would be lost")])
 }
 
@@ -71,8 +71,8 @@ pub(super) fn verify() -> String {
 }
 
 pub(super) fn recover() -> String {
-    let text = "Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the \
-                headers before the chunks; a chunk counts only when its header and its bytes agree. It may be \
+    let text = "Without --apply, it only reports what it would change. The indexes of shards are rebuilt from the \
+                headers in front of the chunks; a chunk counts only if its header and its bytes agree. It may be \
                 interrupted and run again.";
     page(text, &[(0, "nothing to do, or done"), (4, "there is something to do (without --apply)")])
 }
@@ -90,14 +90,14 @@ pub(super) fn manifest() -> String {
 }
 
 pub(super) fn pyramid() -> String {
-    let text = "Each level is made of the one before; level 0 is only read. Killed and started again with the same \
-                options, it goes on where it stopped.";
+    let text = "Each level is made from the one before; level 0 is only read. Killed and called again with the same \
+                arguments, it continues where it stopped.";
     page(text, &[])
 }
 
 pub(super) fn repack() -> String {
-    let text = "Every new shard is read back and compared before an old one goes. Killed and started again with the \
-                same options, it goes on where it stopped; started again after its end, it says that all is done.";
+    let text = "Every new shard is read back and compared before an old one is removed. Killed and called again with \
+                the same arguments, it continues where it stopped; called again after it has finished, it says so.";
     page(text, &[])
 }
 

@@ -58,7 +58,7 @@ impl NpyElement {
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
             Self::Number(_) => None,
-            Self::Bool => Some("truth values are written as u8, 0 and 1"),
+            Self::Bool => Some("booleans are written as u8, 0 and 1"),
             Self::Half => Some("half-precision numbers are written as single-precision ones, without a loss"),
         }
     }

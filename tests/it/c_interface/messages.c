@@ -1,0 +1,166 @@
+/* What wrong calls are told: the names are those of the header, and the argument that is wrong is the one that is
+   named. Arrays whose length is wrong are not read beyond what is possible. */
+
+#include "misuse.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SAYS(expected, call, text)                                                                                    \
+    do {                                                                                                              \
+        WRONG(expected, call);                                                                                        \
+        if (!strstr(sw_last_error(), text)) {                                                                         \
+            failures++;                                                                                               \
+            fprintf(stderr, "line %d: %s: %s\n    instead of: %s\n", __LINE__, #call, sw_last_error(), text);         \
+        }                                                                                                             \
+    } while (0)
+
+static sw_memory memory = {.size = sizeof memory};
+static sw_config config;
+static sw_dim some[3];
+static sw_volume volume;
+
+#define CONFIG(change, text)                                                                                          \
+    do {                                                                                                              \
+        config = good();                                                                                              \
+        memcpy(some, dims, sizeof some);                                                                              \
+        config.dims = some;                                                                                           \
+        volume = (sw_volume){.preshift_bits = -1, .minishard_bits = -1, .shard_bits = -1};                            \
+        change;                                                                                                       \
+        SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), text);                                              \
+    } while (0)
+
+static void fields_have_the_names_of_the_header(void) {
+    CONFIG(config.dim_count = 1, "sw_config.dims = [t]: 2 to 16 dimensions");
+    CONFIG(some[1].name = "", "sw_dim.name = ");
+    CONFIG(some[1].size = 0, "sw_dim.size = ");
+    CONFIG((some[1].chunk = 5, some[1].shard = 7), "sw_dim.shard = 7");
+    CONFIG(some[1].scale = -1, "sw_dim.scale = -1");
+    CONFIG(some[1].translation = -1.0 / 0.0, "sw_dim.translation = ");
+    CONFIG(config.fill_value = -1, "sw_config.fill_value = -1");
+    CONFIG(config.level = 10, "sw_config.level = 10");
+    CONFIG(config.block_bytes = 1, "sw_config.block_bytes = 1");
+    CONFIG(config.ring_bytes = 1, "sw_config.ring_bytes = 1");
+    CONFIG(config.leap_max = UINT64_MAX, "sw_config.leap_max = ");
+    CONFIG(config.workers = 100000, "sw_config.workers = 100000");
+    CONFIG(config.row_stride = 16, "sw_config.buffer_bytes = 0");
+    CONFIG((config.row_stride = 15, config.buffer_bytes = 4096), "sw_config.row_stride = 15");
+    CONFIG(config.unused_low_bits = 16, "sw_config.unused_low_bits = 16");
+    CONFIG(config.pixel_format = SW_PIXELS_MONO12P, "sw_config.pixel_format = ");
+    CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.checksum = 0), "sw_config.compressor = ");
+    CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.compressor = SW_COMPRESSOR_NONE), "sw_config.checksum = ");
+    CONFIG((volume.hash = 1, config.volume = &volume), "sw_config.volume = ");
+    CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.compressor = SW_COMPRESSOR_NONE, config.checksum = 0,
+            volume.resolution[0] = -1, config.volume = &volume),
+           "sw_volume.resolution = ");
+    CONFIG((config.dialect = SW_DIALECT_ZARR2_SHARDED, config.checksum = 0, config.pyramid = SW_PYRAMID_MEAN),
+           "sw_config.pyramid = ");
+    const sw_record_field field = {.name = "a field", .dtype = SW_U8};
+    CONFIG((config.record_fields = &field, config.record_field_count = 1), "sw_record_field.name = ");
+    const sw_channel channel = {.label = "DAPI", .color = "blue"};
+    CONFIG((config.channels = &channel, config.channel_count = 1), "sw_channel.color = ");
+    const char *const order[] = {"z"};
+    CONFIG((config.acquisition_order = order, config.acquisition_order_count = 1), "sw_config.acquisition_order = ");
+    sw_acquisition *acquisition;
+    config = good(), config.plate_acquisition = 3;
+    SAYS(SW_ERROR_CONFIG, sw_create(path("a"), &config, &acquisition), "sw_config.plate_acquisition = ");
+    config = good(), config.key = "a//b";
+    SAYS(SW_ERROR_CONFIG, sw_create(path("a"), &config, &acquisition), "sw_config.key = ");
+}
+
+/* A document has names of its own, and is the whole configuration. */
+static void fields_of_documents_have_the_names_of_documents(void) {
+    config = good(), config.dims = NULL, config.dim_count = 0;
+    RIGHT(sw_config_init(&config, sizeof config));
+    config.document = "{\"dims\": [{\"name\": \"y\", \"size\": 4}, {\"name\": \"x\", \"size\": 4, \"scale\": -1}]}";
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.document: dims.scale = -1");
+    config.dtype = SW_F32;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.dtype");
+    config.dtype = SW_U16, config.row_stride = 5;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.buffer_bytes, frame_offset or row_stride");
+    config.row_stride = 0, config.level = 5;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.compressor or a setting of it");
+}
+
+static void counts_are_checked_before_anything_is_read(void) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    HOLDS(pages != MAP_FAILED && !mprotect(pages + page, page, PROT_NONE));
+    config = good();
+    sw_dim *last = (sw_dim *)(pages + page) - 3;
+    memcpy(last, dims, sizeof dims);
+    config.dims = last, config.dim_count = 99;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.dim_count = 99: at most 16");
+    config.dim_count = SIZE_MAX;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.dim_count = 18446744073709551615: at most 16");
+    config = good();
+    sw_record_field *field = (sw_record_field *)(pages + page) - 1;
+    *field = (sw_record_field){.name = "a", .dtype = SW_U8};
+    config.record_fields = field, config.record_field_count = 17;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.record_field_count = 17: at most 16");
+    config = good();
+    sw_channel *channel = (sw_channel *)(pages + page) - 1;
+    *channel = (sw_channel){.label = "DAPI"};
+    config.channels = channel, config.channel_count = 2;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.channel_count = 2");
+    config = good();
+    const char **name = (const char **)(void *)(pages + page) - 1;
+    *name = "t";
+    config.acquisition_order = name, config.acquisition_order_count = 2;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.acquisition_order_count = 2");
+    config = good();
+    size_t *core = (size_t *)(pages + page) - 1;
+    *core = 0;
+    config.affinity = core, config.affinity_count = 5000;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.affinity_count = 5000: at most 1024");
+    config = good();
+    config.own_buffers = (void *const *)(void *)name, config.own_buffer_count = SIZE_MAX / 8;
+    config.own_buffer_bytes = 4096;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.own_buffer_count = ");
+    HOLDS(!munmap(pages, 2 * page));
+}
+
+static void what_is_wrong_with_pixels_is_what_is_named(void) {
+    sw_acquisition *acquisition;
+    static sw_dim colors[] = {{.name = "t", .kind = SW_DIM_TIME},
+                              {.name = "c", .kind = SW_DIM_CHANNEL, .size = 3},
+                              {.name = "y", .kind = SW_DIM_SPACE, .size = 16},
+                              {.name = "x", .kind = SW_DIM_SPACE, .size = 16}};
+    config = good();
+    config.dims = colors, config.dim_count = 4;
+    RIGHT(sw_create(path("pixels"), &config, &acquisition));
+    static const uint8_t pixels[8 * 3 * FRAME_BYTES];
+    sw_appended appended;
+#define APPEND(bytes, stride) sw_append(acquisition, pixels, bytes, stride, NULL, 0, &appended)
+#define COLORS(bytes, stride) sw_append_interleaved(acquisition, pixels, bytes, 3, stride, NULL, 0, &appended)
+    const char *const least = "row_stride = 15: a row has 16 bytes, and no less can lie from one row to the next";
+    SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES, 15), least);
+    SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES - 16, 15), least);
+    SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES, 17), "row_stride = 17: 16 rows of 16 bytes take 271 bytes then,");
+    SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES, SIZE_MAX), "row_stride = 18446744073709551615: ");
+    SAYS(SW_ERROR_FRAME_SIZE, APPEND(FRAME_BYTES - 1, 0), "255 bytes are not a whole number of frames of 256 bytes");
+    SAYS(SW_ERROR_ARGUMENT, APPEND(SIZE_MAX, 0), "bytes = 18446744073709551615: ");
+    SAYS(SW_ERROR_ARGUMENT, COLORS(3 * FRAME_BYTES, 47), "row_stride = 47: a row has 48 bytes, and no less");
+    SAYS(SW_ERROR_ARGUMENT, COLORS(3 * FRAME_BYTES, 49), "row_stride = 49: 16 rows of 48 bytes take 783 bytes then");
+    SAYS(SW_ERROR_ARGUMENT, COLORS(3 * FRAME_BYTES, SIZE_MAX), "row_stride = 18446744073709551615: ");
+    SAYS(SW_ERROR_ARGUMENT, COLORS(3 * FRAME_BYTES, SIZE_MAX / 16), "row_stride = 1152921504606846975: ");
+    SAYS(SW_ERROR_FRAME_SIZE, COLORS(3 * FRAME_BYTES - 1, 0), "767 bytes are not a whole number of frames of 768");
+    SAYS(SW_ERROR_ARGUMENT, COLORS(SIZE_MAX, 0), "bytes = 18446744073709551615: ");
+    SAYS(SW_ERROR_ARGUMENT, COLORS(SIZE_MAX, SIZE_MAX), "bytes = 18446744073709551615: ");
+    SAYS(SW_ERROR_CONFIG, sw_append_interleaved(acquisition, pixels, 9, UINT32_MAX, 0, NULL, 0, &appended), "samples");
+    RIGHT(sw_abort(acquisition, SW_FOREVER));
+    RIGHT(sw_free(acquisition));
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 2;
+    snprintf(folder, sizeof folder, "%s", argv[1]);
+    fields_have_the_names_of_the_header();
+    fields_of_documents_have_the_names_of_documents();
+    counts_are_checked_before_anything_is_read();
+    what_is_wrong_with_pixels_is_what_is_named();
+    static const sw_status expected[] = {SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, SW_ERROR_FRAME_SIZE};
+    check_provoked(expected, sizeof expected / sizeof *expected);
+    printf("%d wrong calls\n", calls);
+    return failures > 0;
+}
