@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImageLabel {
-    /// The colours in which viewers show labels. Those of others are up to the viewer.
+    /// The colours in which viewers show labels: of none, or at least of all that have properties. Those of others
+    /// are up to the viewer.
     pub colors: Vec<LabelColor>,
     /// What is known of labels.
     pub properties: Vec<LabelProperties>,

@@ -34,6 +34,16 @@ pub(super) fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, Refus
     })
 }
 
+/// Refuses attributes that are there and no object.
+pub(super) fn check_attributes(attributes: Option<&Value>) -> Result<(), Refusal> {
+    match attributes {
+        Some(attributes) if !attributes.is_object() => {
+            Err(format!("its attributes are {attributes}; expected an object").into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses fields of a document that are no lists of sizes, by their names; whether they may be missing is told
 /// elsewhere.
 pub(super) fn check_sizes(document: &Value, names: &[&str]) -> Result<(), Refusal> {

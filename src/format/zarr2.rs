@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use super::codecs::BytesCodec;
 use super::codecs::Chain;
 use super::document::named;
-use super::document::{Document, INSTEAD, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike};
+use super::document::{
+    Document, INSTEAD, check_attributes, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike,
+};
 use super::fill_value;
 use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
@@ -56,6 +58,7 @@ pub(crate) fn parse(path: &Path, document: &Value, attributes: Value) -> Result<
 
 fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
     let said = Zarr2Said::deserialize(document).map_err(|error| error.to_string())?;
+    check_attributes(Some(&attributes))?;
     let layout = layout(document, &attributes)?;
     if said.zarr_format != 2 {
         return Err(format!("zarr_format is {}; expected 2", said.zarr_format).into());
@@ -273,7 +276,7 @@ fn filter(codec: &Value) -> Option<Value> {
 }
 
 /// The `.zattrs` of an array that is all there is.
-pub(super) fn attributes(array: &Metadata, mut attributes: Map<String, Value>) -> Document {
+pub(crate) fn attributes(array: &Metadata, mut attributes: Map<String, Value>) -> Document {
     put_dimension_names(&mut attributes, array.layout.names.as_deref());
     (".zattrs".into(), Value::Object(attributes))
 }
@@ -290,7 +293,7 @@ pub(super) fn entry(array: &Metadata, own: Map<String, Value>) -> Vec<Document> 
 }
 
 /// The `.zattrs` of an image group. `ome`: what OME-Zarr 0.5 says.
-pub(super) fn group_attributes(ome: Option<&Value>, mut attributes: Map<String, Value>) -> Document {
+pub(crate) fn group_attributes(ome: Option<&Value>, mut attributes: Map<String, Value>) -> Document {
     attributes.extend(ome.map(ngff::to_0_4).unwrap_or_default());
     (".zattrs".into(), Value::Object(attributes))
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Chain};
-use super::document::{INSTEAD, check_sizes, named, sizes, unlike};
+use super::document::{INSTEAD, check_attributes, check_sizes, named, sizes, unlike};
 use super::fill_value;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
@@ -71,6 +71,7 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
 }
 
 fn metadata(document: &Value) -> Result<Metadata, Refusal> {
+    check_attributes(document.get("attributes"))?;
     let said = Zarr3Said::deserialize(document).map_err(|error| error.to_string())?;
     only_known_fields(&said)?;
     let manifest = manifest(&said.storage_transformers)?;
@@ -174,11 +175,25 @@ fn dtype(value: &Value) -> Result<ElementType, Refusal> {
     };
     known.ok_or_else(|| {
         let names: Vec<_> = ElementType::all().map(ElementType::zarr_name).collect();
+        let instead = named(value).and_then(|(name, _)| wider(name)).unwrap_or_else(|| INSTEAD.to_owned());
         Refusal::Unsupported(format!(
-            "data_type {value} is not read here; these are: {}, r8, r16 and so on; {INSTEAD}",
+            "data_type {value} is not read here; these are: {}, r8, r16 and so on; {instead}",
             names.join(", ")
         ))
     })
+}
+
+/// What to do about numbers of a type that programs for machine learning have, and zarr-python has not.
+fn wider(name: &str) -> Option<String> {
+    let is = |start: &str| name.strip_prefix(start).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let holds = match name {
+        "int2" | "int4" => "int8",
+        "uint2" | "uint4" => "uint8",
+        name if name.starts_with("complex_") => "complex64",
+        _ if is("bfloat") || ["float4", "float6", "float8"].iter().any(|start| name.starts_with(start)) => "float32",
+        _ => return None,
+    };
+    Some(format!("{holds} holds all of its numbers, and what reads it, as tensorstore does, can write it so"))
 }
 
 fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {

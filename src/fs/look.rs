@@ -40,6 +40,16 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }))
 }
 
+/// Whether an error is about one file or folder, of which others say nothing: what it holds, or that the system or the
+/// disk does not give it away.
+pub(crate) fn is_about_a_file(error: &Error) -> bool {
+    match error {
+        Error::Format { .. } | Error::Unsupported { .. } | Error::Codec { .. } => true,
+        Error::Io { source, .. } => source.kind() == ErrorKind::PermissionDenied || system::is_of_device(source),
+        _ => false,
+    }
+}
+
 /// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not
 /// fetched.
 pub(crate) fn refuse_dangling(path: &Path) -> Result<()> {

@@ -175,6 +175,11 @@ pub(crate) fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// Whether a device could not read what is on it.
+pub(crate) fn is_of_device(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
 /// Bytes of the disk that a file takes.
 pub(crate) fn disk_bytes(metadata: &Metadata) -> u64 {
     metadata.blocks().saturating_mul(512)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::IndexLocation;
 use crate::dtype::ElementType;
@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
 use crate::format::layout::product;
-use crate::fs::document;
+use crate::format::precomputed;
+use crate::fs::{document, look};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::ChunkManifest;
 use crate::offline::array::shard_file::ShardFile;
@@ -20,6 +21,7 @@ use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::levels;
 use crate::offline::notes::notes_of_frames;
 use crate::offline::promises::{self, Broken};
+use crate::offline::stale::{self, Stale};
 
 const DAMAGED_MAX: usize = 100;
 
@@ -37,6 +39,8 @@ pub struct Description {
     pub complete: Option<bool>,
     /// Arrays and groups that can't be read, in the order of their paths.
     pub unreadable: Vec<Unreadable>,
+    /// What documents say of others that is not so, as sentences: readers differ in which of them they believe.
+    pub notes: Vec<String>,
 }
 
 impl Description {
@@ -70,6 +74,8 @@ fn plain(value: &mut Value) {
 pub struct Unreadable {
     /// The path below the root.
     pub path: String,
+    /// What kind of array it is, for people, where that is another than Zarr.
+    pub format: Option<String>,
     /// Elements in each dimension, if its document says so.
     pub shape: Option<Vec<u64>>,
     /// The type of an element as its document has it.
@@ -152,10 +158,11 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     for (name, note) in levels::notes(&nodes)? {
         arrays.iter_mut().filter(|array| array.path == name).for_each(|array| array.notes.push(note.clone()));
     }
-    let unreadable = nodes.iter().filter_map(|node| node.unreadable().map(|error| describe_unreadable(node, error)));
+    let unreadable =
+        nodes.iter().filter_map(|node| node.unreadable().map(|error| describe_unreadable(root, node, error)));
     let absent = promises::broken(&nodes)?.into_iter().map(|Broken { group, node, what }| {
         let reason = format!("{}: {what}", group.display());
-        Unreadable { path: node, shape: None, dtype: None, reason }
+        Unreadable { path: node, format: None, shape: None, dtype: None, reason }
     });
     let mut unreadable: Vec<_> = unreadable.chain(absent).collect();
     unreadable.sort_by(|a, b| a.path.cmp(&b.path));
@@ -165,17 +172,33 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
         complete: attributes.pointer("/shardwright/complete").and_then(Value::as_bool),
         attributes,
         unreadable,
+        notes: stale::among(&nodes).into_iter().map(Stale::note).collect(),
     })
 }
 
-/// What can be told of what is not read: shape and type stand in the same place in most formats.
-fn describe_unreadable(node: &Node, error: &Error) -> Unreadable {
+/// What can be told of what is not read: shape and type stand in the same place in most formats. `root`: of the
+/// dataset, whose document describes the scales of a volume.
+fn describe_unreadable(root: &Path, node: &Node, error: &Error) -> Unreadable {
+    let scale = document::read(&root.join("info")).ok().flatten().and_then(|info| said_of_scale(&info, &node.name));
     let documents = ["zarr.json", ".zarray"].map(|name| node.path.join(name));
-    let said = documents.iter().find_map(|path| document::read(path).ok().flatten()).unwrap_or_default();
+    let is_scale = scale.is_some();
+    let of_node = || documents.iter().find_map(|path| document::read(path).ok().flatten());
+    let said = scale.or_else(of_node).unwrap_or_default();
     let shape = said["shape"].as_array().and_then(|shape| shape.iter().map(Value::as_u64).collect());
     let dtype = said.get("data_type").or(said.get("dtype"));
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    Unreadable { path: node.name.clone(), shape, dtype: dtype.map(text), reason: error.to_string() }
+    let format = is_scale.then(|| "precomputed volume".to_owned());
+    Unreadable { path: node.name.clone(), format, shape, dtype: dtype.map(text), reason: error.to_string() }
+}
+
+/// What the document of a volume says of a scale, in the words of Zarr.
+fn said_of_scale(info: &Value, key: &str) -> Option<Value> {
+    let scales = info.get("scales").filter(|_| precomputed::is_info(info))?.as_array()?;
+    let scale = scales.iter().find(|scale| scale["key"] == key)?;
+    let mut shape: Vec<u64> = scale["size"].as_array()?.iter().rev().map(Value::as_u64).collect::<Option<_>>()?;
+    let channels = info["num_channels"].as_u64().filter(|channels| *channels != 1);
+    channels.into_iter().for_each(|channels| shape.insert(0, channels));
+    Some(json!({"shape": shape, "data_type": info["data_type"]}))
 }
 
 /// What the files of an array add up to.
@@ -190,9 +213,22 @@ struct FileSums {
     disk: u64,
     gaps: u64,
     damaged: Vec<String>,
+    /// Files that may be right and are not read here.
+    unread: u64,
+    /// Of one of these, why.
+    why_unread: Option<String>,
 }
 
 impl FileSums {
+    /// Of what can't be read, which does not hide the rest.
+    fn of_unread(error: Error) -> Result<Self> {
+        match error {
+            Error::Unsupported { .. } => Ok(Self { unread: 1, why_unread: Some(error.to_string()), ..Self::default() }),
+            error if look::is_about_a_file(&error) => Ok(Self { damaged: vec![error.to_string()], ..Self::default() }),
+            error => Err(error),
+        }
+    }
+
     fn plus(mut self, mut other: Self) -> Self {
         self.files += other.files;
         self.present += other.present;
@@ -203,7 +239,15 @@ impl FileSums {
         self.gaps = self.gaps.saturating_add(other.gaps);
         self.damaged.append(&mut other.damaged);
         self.damaged.truncate(DAMAGED_MAX);
+        self.unread += other.unread;
+        self.why_unread = [self.why_unread, other.why_unread].into_iter().flatten().min();
         self
+    }
+
+    /// What to say of what is not read.
+    fn note(&self) -> Option<String> {
+        let why = self.why_unread.as_ref()?;
+        Some(format!("{} files are not read here, and their chunks not counted: {why}", self.unread))
     }
 }
 
@@ -211,9 +255,12 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
     let sums = match array.manifest() {
         Some(manifest) => weigh_manifest(array, manifest)?,
         None => {
-            let files = array.files()?;
+            let (files, listed) = match array.files() {
+                Ok(files) => (files, FileSums::default()),
+                Err(error) => (Vec::new(), FileSums::of_unread(error)?),
+            };
             let sums = files.par_iter().map(|(path, position)| weigh(array, path, position));
-            sums.try_reduce(FileSums::default, |a, b| Ok(a.plus(b)))?
+            sums.try_reduce(FileSums::default, |a, b| Ok(a.plus(b)))?.plus(listed)
         }
     };
     let grid = array.layout().chunk_grid();
@@ -235,34 +282,35 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         manifest: array.manifest().map(|manifest| manifest.origin().to_owned()),
         shard_files: sums.files,
         chunks_present: sums.present,
-        chunks_empty: product(&grid).unwrap_or(u64::MAX).saturating_sub(sums.present),
+        // A file that is not read is a chunk, or a shard of which nobody knows how many are empty.
+        chunks_empty: product(&grid).unwrap_or(u64::MAX).saturating_sub(sums.present + sums.unread),
         bytes_logical: format::bytes(array.shape(), array.dtype()).unwrap_or(u64::MAX),
         bytes_payload: sums.payload,
         bytes_files: sums.length,
         bytes_on_disk: sums.disk,
         gap_bytes: sums.gaps,
         // Of a shard that can't be read, it is not known how many chunks it has.
-        lost: array.lost_of(sums.named).filter(|_| sums.damaged.is_empty()),
-        notes: array.image_provenance().map_or_else(Vec::new, |own| notes_of_frames(&own)),
+        lost: array.lost_of(sums.named).filter(|_| sums.damaged.is_empty() && sums.unread == 0),
+        notes: array.image_provenance().iter().flat_map(notes_of_frames).chain(sums.note()).collect(),
         damaged: sums.damaged,
     })
 }
 
 fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<FileSums> {
-    // The file may have gone since the directory was listed.
-    let Some(file) = array.open_path(path.to_path_buf())? else { return Ok(FileSums::default()) };
-    let mut sums = FileSums { files: 1, length: file.len(), disk: file.disk_bytes(), ..FileSums::default() };
+    let file = match array.open_path(path.to_path_buf()) {
+        Ok(Some(file)) => file,
+        // It may have gone since the directory was listed.
+        Ok(None) => return Ok(FileSums::default()),
+        Err(error) => return FileSums::of_unread(error),
+    };
+    let mut sums = FileSums { files: 1, length: file.stored_len(), disk: file.disk_bytes(), ..FileSums::default() };
     if !array.layout().has_index() {
-        (sums.present, sums.named, sums.payload) = (1, 1, file.len());
+        (sums.present, sums.named, sums.payload) = (1, 1, file.stored_len());
         return Ok(sums);
     }
     let index = match array.read_index(&file, position, None) {
         Ok(index) => index,
-        Err(error @ Error::Io { .. }) => return Err(error),
-        Err(error) => {
-            sums.damaged.push(error.to_string());
-            return Ok(sums);
-        }
+        Err(error) => return Ok(sums.plus(FileSums::of_unread(error)?)),
     };
     let damaged = index.broken().map(|reason| format!("{}: {reason}", path.display()));
     sums.damaged.extend(damaged.take(DAMAGED_MAX));

@@ -11,9 +11,9 @@ use super::hierarchy::below;
 use super::hierarchy::walk::{Node, NodeKind};
 use super::pyramid::halving::Halving;
 use crate::downsample::Method;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format;
-use crate::fs::is_below;
+use crate::fs::{is_below, look};
 use crate::geometry::for_each_position;
 
 /// A level's dimension is not smaller by more than this.
@@ -151,7 +151,7 @@ pub(super) fn notes(nodes: &[Node]) -> Result<Vec<(String, String)>> {
             match pair.lacking() {
                 Ok(lacking) if lacking.is_empty() => {}
                 Ok(lacking) => notes.push((pair.name, note_of(lacking.len()))),
-                Err(Error::Format { .. } | Error::Unsupported { .. }) => {}
+                Err(error) if look::is_about_a_file(&error) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -24,6 +24,7 @@ mod ranges;
 mod recover;
 mod repack;
 mod scan;
+mod stale;
 pub mod store;
 mod verify;
 

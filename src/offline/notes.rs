@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::array::Array;
 use super::hierarchy::central::CentralMetadata;
 use super::hierarchy::{below, has_node};
+use super::stale::{self, Stale};
 use crate::error::{Error, Result};
 use crate::format::provenance::{ATTRIBUTE, Provenance};
 use crate::fs::{Lock, document, look};
@@ -23,13 +24,16 @@ pub(super) fn notes_of_frames(own: &Provenance) -> Vec<String> {
 
 impl Array {
     /// What a reader should know, as sentences: that a writer is at work, that frames are missing, that files lie among
-    /// the chunks which are none. All of it reads as the fill value.
+    /// the chunks which are none. All of it reads as the fill value. Also that consolidated metadata around it say
+    /// something else of the array than its own document.
     ///
     /// # Errors
     ///
     /// When a folder or a document can't be read.
     pub fn notes(&self) -> Result<Vec<String>> {
-        self.notes_while(matches!(Lock::look_around(self.path()), Err(Error::Locked { .. })))
+        let mut notes = self.notes_while(matches!(Lock::look_around(self.path()), Err(Error::Locked { .. })))?;
+        notes.extend(stale::around(self.path(), &[self.path()]).into_iter().map(Stale::note));
+        Ok(notes)
     }
 
     /// Refuses an array whose frames are not all there yet, or can't be told from those that never came.

@@ -2,7 +2,6 @@
 //! writer. Of a dataset that lacks one, no copy may look whole.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -11,7 +10,6 @@ use super::hierarchy::walk::{Node, NodeKind, Tree};
 use super::hierarchy::{below, has_node};
 use crate::error::{Error, Result};
 use crate::format::provenance::is_of_writer;
-use crate::format::{Metadata, zarr2, zarr3};
 use crate::fs::{document, is_below};
 
 /// What a document promises below a group.
@@ -73,54 +71,6 @@ pub(super) fn broken(nodes: &[Node]) -> Result<Vec<Broken>> {
         broken.extend(more.into_iter().filter(|one| told.insert(one.node.clone())));
     }
     Ok(broken)
-}
-
-/// Arrays of which consolidated metadata say something else than their own documents, by the groups that have these:
-/// who reads by them takes the arrays for something else.
-pub(super) fn stale(tree: &Tree) -> Vec<Broken> {
-    let mut stale = Vec::new();
-    for group in &tree.groups {
-        // What can't be read was told as such.
-        for (path, said) in consolidated_arrays(&group.path).unwrap_or_default() {
-            let node = below(&group.name, &path);
-            let Some(array) = tree.array(&node).map(|node| node.array.metadata()) else { continue };
-            if let Some(what) = difference(&said, array) {
-                let what = format!("its consolidated metadata say that {path:?} has {what}; consolidate them again");
-                stale.push(Broken { group: group.path.clone(), node, what });
-            }
-        }
-    }
-    stale
-}
-
-/// What a document says of an array that is not so. Of codecs, programs say the same in many words.
-fn difference(said: &Metadata, array: &Metadata) -> Option<String> {
-    let (of, is) = (&said.layout, &array.layout);
-    let differs = |what: &str, of: &dyn Debug, is: &dyn Debug| Some(format!("{what} {of:?}, and it has {is:?}"));
-    match () {
-        () if of.shape != is.shape => differs("the shape", &of.shape, &is.shape),
-        () if of.chunk_shape != is.chunk_shape => differs("chunks of", &of.chunk_shape, &is.chunk_shape),
-        () if of.file_shape != is.file_shape => differs("shards of", &of.file_shape, &is.file_shape),
-        () if said.dtype != array.dtype => differs("elements of", &said.dtype, &array.dtype),
-        () => None,
-    }
-}
-
-/// What the consolidated metadata in a folder say of arrays, as far as that can be read.
-fn consolidated_arrays(group: &Path) -> Result<Vec<(String, Metadata)>> {
-    let file = group.join("zarr.json");
-    if let Some(consolidated) = document::consolidated(&file)? {
-        let metadata = consolidated.get("metadata").and_then(Value::as_object);
-        let arrays = metadata.into_iter().flatten().filter(|(_, node)| node["node_type"] == "array");
-        return Ok(arrays.filter_map(|(path, node)| Some((path.clone(), zarr3::parse(&file, node).ok()?))).collect());
-    }
-    let file = group.join(".zmetadata");
-    let document = document::read(&file)?.unwrap_or_default();
-    let arrays = document.get("metadata").and_then(Value::as_object).into_iter().flatten().filter_map(|(key, node)| {
-        let path = key.strip_suffix("/.zarray")?;
-        Some((path.to_owned(), zarr2::parse(&file, node, Value::Object(Default::default())).ok()?))
-    });
-    Ok(arrays.collect())
 }
 
 /// A group and what it says.

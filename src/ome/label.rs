@@ -84,9 +84,16 @@ fn difference(own: &Dim, image: &Dim) -> Option<String> {
 fn check_label(label: &ImageLabel) -> Result<()> {
     refuse_twice("label.colors", label.colors.iter().map(|color| color.value))?;
     refuse_twice("label.properties", label.properties.iter().map(|known| known.value))?;
-    match label.properties.iter().find(|known| known.properties.contains_key(VALUE)) {
+    if let Some(known) = label.properties.iter().find(|known| known.properties.contains_key(VALUE)) {
+        return Err(Error::config("label.properties", known.value, format!("has {VALUE:?} among its properties")));
+    }
+    // Validators want both lists to name the same labels, and a colour in each entry of the one.
+    let has_color = |value: i64| label.colors.iter().any(|color| color.value == value);
+    match label.properties.iter().find(|known| !label.colors.is_empty() && !has_color(known.value)) {
         Some(known) => {
-            Err(Error::config("label.properties", known.value, format!("has {VALUE:?} among its properties")))
+            let reason = "has properties and no colour, though other labels have one; give all labels with properties \
+                          a colour, or none";
+            Err(Error::config("label.colors", known.value, reason))
         }
         None => Ok(()),
     }
@@ -110,12 +117,11 @@ pub(super) fn attributes(version: OmeVersion, label: &ImageLabel) -> Value {
         all.extend(known.properties.clone());
         (known.value, Value::Object(all))
     });
-    let (mut colors, mut properties): (Vec<_>, Vec<_>) = (colors.collect(), properties.collect());
+    let (colors, mut properties): (Vec<_>, Vec<_>) = (colors.collect(), properties.collect());
     // An empty list is not allowed. Where there are both, validators want both to name the same labels.
-    if !colors.is_empty() && !properties.is_empty() {
-        let (more_colors, more_properties) = (lacking(&colors, &properties), lacking(&properties, &colors));
-        colors.extend(more_colors);
-        properties.extend(more_properties);
+    if !properties.is_empty() {
+        let more = lacking(&properties, &colors);
+        properties.extend(more);
     }
     for (key, list) in [("colors", colors), ("properties", properties)] {
         if !list.is_empty() {
@@ -172,6 +178,12 @@ mod tests {
             config.label = Some(ImageLabel { colors: vec![color.clone(), color], ..ImageLabel::default() });
         });
         assert!(twice.contains("label.colors") && twice.contains("twice"), "{twice}");
+        let pale = refused(|config| {
+            let colors = vec![LabelColor { value: 3, rgba: [0; 4] }];
+            let properties = vec![LabelProperties { value: 4, properties: Map::default() }];
+            config.label = Some(ImageLabel { colors, properties });
+        });
+        assert!(pale.contains("label.colors = 4") && pale.contains("no colour"), "{pale}");
     }
 
     #[test]
@@ -187,12 +199,18 @@ mod tests {
     fn labels_are_told_with_what_is_known_of_them() {
         let class = Map::from_iter([("class".to_owned(), json!("nucleus"))]);
         let label = ImageLabel {
-            colors: vec![LabelColor { value: -1, rgba: [255, 0, 0, 128] }],
+            colors: vec![
+                LabelColor { value: -1, rgba: [255, 0, 0, 128] },
+                LabelColor { value: 7, rgba: [0, 255, 0, 128] },
+            ],
             properties: vec![LabelProperties { value: 7, properties: class }],
         };
         let expected = json!({
             "version": "0.5",
-            "colors": [{"label-value": -1, "rgba": [255, 0, 0, 128]}, {"label-value": 7}],
+            "colors": [
+                {"label-value": -1, "rgba": [255, 0, 0, 128]},
+                {"label-value": 7, "rgba": [0, 255, 0, 128]},
+            ],
             "properties": [{"label-value": 7, "class": "nucleus"}, {"label-value": -1}],
             "source": {"image": "../../"},
         });

@@ -35,7 +35,7 @@ use crate::error::{Error, Refusal, Result};
 use ids::ShardSpec;
 pub(crate) use volume::{CHANNEL, X, Y, Z};
 #[cfg(feature = "offline")]
-pub(crate) use volume::{PACKINGS, packing_of};
+pub(crate) use volume::{GZIP, PACKINGS, packing_of};
 pub(crate) use volume::{Shards, Volume, chunk_ids};
 
 const TYPE: &str = "neuroglancer_multiscale_volume";

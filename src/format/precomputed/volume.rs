@@ -70,7 +70,10 @@ impl Shards {
 /// How cloud-volume compresses files of chunks, by the end of their names. A web server would say it in a header
 /// (`Content-Encoding`); a folder has only the names.
 pub(crate) const PACKINGS: [(&str, &str); 5] =
-    [(".gz", "gzip"), (".br", "Brotli"), (".zstd", "Zstandard"), (".xz", "xz"), (".bz2", "bzip2")];
+    [(".gz", GZIP), (".br", "Brotli"), (".zstd", "Zstandard"), (".xz", "xz"), (".bz2", "bzip2")];
+
+/// The one of them that is read.
+pub(crate) const GZIP: &str = "gzip";
 
 /// The chunk's own name in that of a compressed file, and what the file is compressed with.
 pub(crate) fn packing_of(name: &str) -> Option<(&str, &'static str)> {

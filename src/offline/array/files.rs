@@ -43,6 +43,23 @@ impl Array {
         Ok(found)
     }
 
+    /// Of each way in which its files are compressed as a whole, the first of them.
+    pub(crate) fn packings(&self) -> Result<Vec<(PathBuf, &'static str)>> {
+        let mut found: Vec<(PathBuf, &'static str)> = Vec::new();
+        if !self.layout().packs_files() {
+            return Ok(found);
+        }
+        let mut files = self.files()?;
+        files.sort();
+        for (path, _) in files {
+            let packing = path.file_name().and_then(|name| packing_of(name.to_str()?)).map(|(_, packing)| packing);
+            if let Some(packing) = packing.filter(|packing| found.iter().all(|(_, known)| known != packing)) {
+                found.push((path, packing));
+            }
+        }
+        Ok(found)
+    }
+
     /// How many files lie beyond the array's shape, as an array has them that was made smaller.
     pub(crate) fn files_beyond(&self) -> Result<u64> {
         let mut beyond = 0;

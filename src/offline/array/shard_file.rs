@@ -8,6 +8,7 @@ use crate::codec;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::index::table::{Table, TableLayout};
+use crate::format::precomputed::GZIP;
 use crate::fs::look::{self, OpenFile};
 use crate::fs::system::{self, FileExt};
 use crate::offline::array::memory;
@@ -23,6 +24,8 @@ pub(crate) struct ShardFile {
     /// Where it begins, if it is a part of an archive.
     at: u64,
     len: u64,
+    /// Its length in the file system, where it is compressed as a whole.
+    packed_len: Option<u64>,
     disk_bytes: u64,
     /// The part of it that is meant, if a manifest names no more.
     part: Option<Range>,
@@ -32,7 +35,10 @@ impl ShardFile {
     /// Opens a file for reading; `None` when there is none.
     pub(crate) fn open(path: PathBuf) -> Result<Option<Self>> {
         let opened = look::open(&path)?;
-        Ok(opened.map(|OpenFile { file, at, len, disk_bytes }| Self { path, file, at, len, disk_bytes, part: None }))
+        Ok(opened.map(|OpenFile { file, at, len, disk_bytes }| {
+            let (packed_len, part) = (None, None);
+            Self { path, file, at, len, packed_len, disk_bytes, part }
+        }))
     }
 
     /// Opens a file that is compressed as a whole, and decompresses it: it looks as if it were not. `bytes_max`: of it
@@ -40,9 +46,9 @@ impl ShardFile {
     pub(crate) fn open_packed(path: PathBuf, packing: &str, bytes_max: usize) -> Result<Option<Self>> {
         let Some(packed) = Self::open(path)? else { return Ok(None) };
         let path = packed.path.clone();
-        if packing != "gzip" {
+        if packing != GZIP {
             let reason =
-                format!("is compressed with {packing}, which is not read here; files of chunks may be raw or gzip");
+                format!("is compressed with {packing}, which is not read here; files of chunks may be raw or {GZIP}");
             return Err(Error::Unsupported { path, reason });
         }
         let mut encoded = Vec::new();
@@ -57,6 +63,7 @@ impl ShardFile {
             file: Arc::new(file),
             at: 0,
             len: length as u64,
+            packed_len: Some(packed.len),
             disk_bytes: packed.disk_bytes,
             part: None,
         }))
@@ -83,6 +90,11 @@ impl ShardFile {
 
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Its length in the file system.
+    pub(crate) fn stored_len(&self) -> u64 {
+        self.packed_len.unwrap_or(self.len)
     }
 
     /// Bytes that the file system has given to the file.

@@ -56,6 +56,12 @@ pub(crate) fn has_node(path: &Path) -> bool {
     DOCUMENTS.iter().any(|name| look::is_file(&path.join(name)))
 }
 
+/// Whether a node has documents of Zarr v2 beside its `zarr.json`.
+pub(crate) fn has_two_formats(path: &Path) -> bool {
+    let is_zarr3 = look::is_file(&path.join("zarr.json")) && !look::is_file(&path.join("meta/root.group.json"));
+    is_zarr3 && [".zarray", ".zgroup"].iter().any(|name| look::is_file(&path.join(name)))
+}
+
 /// Datasets that one at `root` was to replace: they stand beside it until it is complete.
 pub(crate) fn replaced(root: &Path) -> Vec<PathBuf> {
     let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());

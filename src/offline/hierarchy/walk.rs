@@ -283,6 +283,15 @@ impl Walk {
         }
     }
 
+    /// What is in a folder: nothing, where the system lets nobody look into that of the node `name`, or of an array's
+    /// chunks.
+    fn list(&mut self, folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
+        match look::list(folder) {
+            Err(error) if look::is_about_a_file(&error) => self.broken(error, folder, name).map(|()| Vec::new()),
+            listed => listed,
+        }
+    }
+
     /// What is below a broken document can't be told from what is not its own.
     fn broken(&mut self, error: Error, path: &Path, name: &str) -> Result<()> {
         match self.purpose {
@@ -324,10 +333,7 @@ impl Walk {
         if self.purpose != WalkPurpose::Tree {
             return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
         }
-        if look::is_folder(&folder) {
-            self.files(at, &folder, "", depth)?;
-        }
-        Ok(())
+        if look::is_folder(&folder) { self.files(at, &folder, "", depth) } else { Ok(()) }
     }
 
     fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
@@ -351,7 +357,7 @@ impl Walk {
 
     /// What stands in a group's folder, but for `known`, which was looked at.
     fn children(&mut self, path: &Path, name: &str, depth: usize, known: &[PathBuf]) -> Result<()> {
-        let mut children = look::list(path)?;
+        let mut children = self.list(path, name)?;
         children.sort();
         for child in children {
             let last = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -433,7 +439,7 @@ impl Walk {
         {
             return Ok(());
         }
-        for path in look::list(folder)? {
+        for path in self.list(folder, "")? {
             if look::is_folder(&path) {
                 self.strays(&path, known, depth + 1)?;
             } else if path.file_name().is_some_and(|name| is_partial(&name.to_string_lossy())) {
@@ -447,7 +453,7 @@ impl Walk {
 
     /// All files below a folder of the array that is entry `at`.
     fn files(&mut self, at: usize, folder: &Path, key: &str, depth: usize) -> Result<()> {
-        for path in look::list(folder)? {
+        for path in self.list(folder, "")? {
             let FolderEntry::Array(entry) = &mut self.entries[at] else { return Ok(()) };
             let ArrayNode { name: node, array, files } = &mut **entry;
             let (name, is_folder) = (path.file_name().and_then(OsStr::to_str), look::is_folder(&path));

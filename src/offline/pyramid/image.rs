@@ -164,6 +164,7 @@ pub(super) fn group(path: &Path) -> Result<Value> {
         Some((version, kind)) if *version == 3 && *kind == "array" => {
             Err(Error::not_found(path, "is an array; name the image whose level it is, or is to be"))
         }
+        None if path.is_file() => Err(Error::not_found(path, "is a file; expected the directory of an image")),
         None if !has_node(path) && !path.join("info").is_file() => {
             Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5 or 0.6"))
         }

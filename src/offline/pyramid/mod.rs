@@ -142,6 +142,21 @@ impl Pyramid {
         Ok(pyramid)
     }
 
+    /// What somebody should know before the levels are made, as sentences: which others are removed.
+    pub fn notes(&self) -> Vec<String> {
+        let stays = |path: &&String| self.levels.iter().any(|level| level.told.path == **path);
+        let removed: Vec<_> =
+            self.replaced.iter().filter(|path| !stays(path)).map(|path| format!("{path:?}")).collect();
+        match removed.len() {
+            0 => Vec::new(),
+            _ if self.levels.is_empty() => Vec::new(),
+            count => {
+                let (of, are) = if count == 1 { ("level", "is") } else { ("levels", "are") };
+                vec![format!("the {of} {} {are} removed: the image gets fewer than it has", removed.join(", "))]
+            }
+        }
+    }
+
     /// Makes the levels. Several shards are in the making at once, each with several chunks on their way.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Lock, document, look};
 
 const FIELD: &str = "consolidated_metadata";
+const METADATA: &str = "/consolidated_metadata/metadata";
 /// In the staging folder: what was set aside, by the group's path from the dataset's root.
 const ASIDE: &str = "consolidated.json";
 /// The document in which Zarr v2 has it.
@@ -154,14 +155,23 @@ impl Consolidated {
 }
 
 impl RepackedGroup {
-    /// Lets a group that becomes one of Zarr v3 name the nodes below it, of which `nodes` are all, if it did so in Zarr
-    /// v2. [`refresh`](Self::refresh) fills in what they say.
+    /// Lets a group of a new dataset name the nodes below it, of which `nodes` are all, if it names nodes, or becomes
+    /// one of Zarr v3 and did so in Zarr v2. [`refresh`](Self::refresh) fills in what they say.
     pub(super) fn consolidate_as_before(&mut self, root: &Path, nodes: &BTreeSet<String>) {
         let was_consolidated = self.is_new && below(root, &self.name).join(OF_ZARR2).is_file();
-        if was_consolidated {
-            let start = if self.name.is_empty() { String::new() } else { format!("{}/", self.name) };
-            let names = nodes.iter().filter_map(|name| name.strip_prefix(&start)).filter(|name| !name.is_empty());
-            self.document[FIELD] = inline(names.map(|name| (name.to_owned(), Value::Null)).collect());
+        if was_consolidated && self.document.get(FIELD).is_none() {
+            self.document[FIELD] = inline(Map::default());
+        }
+        let Some(metadata) = self.document.pointer_mut(METADATA).and_then(Value::as_object_mut) else { return };
+        let start = if self.name.is_empty() { String::new() } else { format!("{}/", self.name) };
+        let names = nodes.iter().filter_map(|name| name.strip_prefix(&start)).filter(|name| !name.is_empty());
+        let known = metadata.len();
+        for name in names {
+            metadata.entry(name).or_insert(Value::Null);
+        }
+        if metadata.len() > known {
+            parents_first(metadata);
+            self.is_new = true;
         }
     }
 
@@ -187,6 +197,24 @@ fn inline(nodes: Map<String, Value>) -> Value {
     json!({"kind": "inline", "must_understand": false, "metadata": nodes})
 }
 
+/// Whether the document of a group of Zarr v3 says something of the nodes below it.
+pub(super) fn is_consolidated(document: &Value) -> bool {
+    document.pointer(METADATA).is_some_and(Value::is_object)
+}
+
+/// Makes the consolidated metadata of a group of Zarr v2, of the nodes below it that have these names.
+pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut metadata = Map::new();
+    for name in std::iter::once("").chain(names) {
+        for key in [".zgroup", ".zarray", ".zattrs"].map(|document| crate::offline::hierarchy::below(name, document)) {
+            if let Some(said) = document::read(&folder.join(&key))? {
+                metadata.insert(key, said);
+            }
+        }
+    }
+    put(&folder.join(OF_ZARR2), &json!({"zarr_consolidated_format": 1, "metadata": metadata}))
+}
+
 /// Lets the consolidated metadata of Zarr v2 in a folder, if there are some, say what the documents below it say now.
 pub(super) fn put_zarr2(folder: &Path) -> Result<()> {
     let file = folder.join(OF_ZARR2);
@@ -196,12 +224,12 @@ pub(super) fn put_zarr2(folder: &Path) -> Result<()> {
     if document == before { Ok(()) } else { put(&file, &document) }
 }
 
-/// The same, of what stood in that document. What is gone is left out.
+/// The same, of what stood in that document. What is gone is left out, and of what can't be read stays what is known.
 fn refresh_zarr2(folder: &Path, document: &mut Value) -> Result<()> {
     let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
     let mut gone = Vec::new();
     for (key, known) in metadata.iter_mut().filter(|(key, _)| crate::fs::is_below(key)) {
-        match document::read(&folder.join(key))? {
+        match readable(&folder.join(key), known)? {
             Some(now) => *known = now,
             None => gone.push(key.clone()),
         }
@@ -210,14 +238,26 @@ fn refresh_zarr2(folder: &Path, document: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Lets a group's consolidated metadata say what the documents below it say now. What is gone is left out.
+/// What a document says now, or what is known of it where that can't be read: nobody repacks such a node, so that it is
+/// as it was.
+fn readable(file: &Path, known: &Value) -> Result<Option<Value>> {
+    match document::read(file) {
+        Err(Error::Format { .. } | Error::Unsupported { .. }) => {
+            Ok(Some(known.clone()).filter(|known| !known.is_null()))
+        }
+        now => now,
+    }
+}
+
+/// Lets a group's consolidated metadata say what the documents below it say now. What is gone is left out, and of what
+/// can't be read stays what is known.
 fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
-    let Some(metadata) = document.pointer_mut("/consolidated_metadata/metadata").and_then(Value::as_object_mut) else {
+    let Some(metadata) = document.pointer_mut(METADATA).and_then(Value::as_object_mut) else {
         return Ok(());
     };
     let mut gone = Vec::new();
     for (name, known) in metadata.iter_mut().filter(|(name, _)| crate::fs::is_below(name)) {
-        match document::read(&folder.join(name).join("zarr.json"))? {
+        match readable(&folder.join(name).join("zarr.json"), known)? {
             // Of a group, what it says of those below it stays: readers want all of it here, or none of it.
             Some(mut now) if now["node_type"] == "group" && known.is_null() => {
                 now[FIELD] = inline(Map::new());

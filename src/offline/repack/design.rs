@@ -328,7 +328,7 @@ fn of_elements(array: &Array, config: &Config, planned: Metadata) -> Result<Meta
 }
 
 /// Refuses elements that the dialect has no type for.
-fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
+pub(super) fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
     let element = array.dtype();
     if format::holds(dialect, element) {
         return Ok(());

@@ -19,11 +19,11 @@ use super::refusal;
 use super::selection::Selection;
 use super::staging::Staging;
 use super::target::{self, changes_format};
-use super::{image_attributes, nodes, ome_lists};
+use super::{image_attributes, nodes, ome_lists, two_formats};
 use crate::config::Volume;
 use crate::error::{Error, Result};
 use crate::format::provenance::ProvenanceMut;
-use crate::format::{self, ngff, rules, zarr3};
+use crate::format::{ngff, rules, zarr3};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::below;
@@ -50,7 +50,7 @@ pub(super) struct ArrayJob {
 }
 
 impl ArrayJob {
-    fn new(name: String, document: Value, in_place: bool, change: Change) -> Self {
+    pub(super) fn new(name: String, document: Value, in_place: bool, change: Change) -> Self {
         let (chunks, given_up) = Default::default();
         Self { name, document, in_place, change, chunks, given_up }
     }
@@ -66,10 +66,19 @@ impl ArrayJob {
 pub(super) enum ResultForm {
     /// By the documents of Zarr v3, which each array has of its own.
     Zarr3,
+    /// By those of Zarr v2, which each array has of its own, too.
+    Zarr2,
     /// As it is, in another dialect.
     Kept,
     /// By the writer's documents of another dialect.
     Designed,
+}
+
+impl ResultForm {
+    /// Whether each array has documents in a folder of its own.
+    pub(super) fn is_tree(self) -> bool {
+        matches!(self, Self::Zarr3 | Self::Zarr2)
+    }
 }
 
 /// From where to where.
@@ -81,21 +90,6 @@ pub(super) struct Roots<'a> {
     pub(super) staging: &'a Path,
     /// What is promised, not there, and given up.
     pub(super) absent: &'a [Broken],
-}
-
-/// What somebody should know of codecs that the result has, and the old dataset had not or not in this format.
-fn codec_note(job: &ArrayJob, options: &RepackOptions) -> Option<String> {
-    let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
-    if from.layout.rules().is_tree && options.codec.is_none() {
-        return None;
-    }
-    let mut names = to.chain.document.iter().filter_map(|codec| Some(format::named(codec)?.0));
-    let codec = names.find(|name| name.starts_with("numcodecs."))?;
-    let array = refusal::called(&job.name);
-    Some(format!(
-        "{array} has the codec {codec}, which is numcodecs' own: of readers of Zarr v3, only those with numcodecs open \
-         it; the option `codec` gives it another"
-    ))
 }
 
 /// That chunks which were files of another format are files still, where nobody asked for that.
@@ -130,42 +124,54 @@ impl ArrayJobs {
     pub(super) fn new(
         nodes: Vec<Node>,
         roots: &Roots<'_>,
-        options: &RepackOptions,
+        selection: &Selection<'_>,
         pool: &Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
-        options.check()?;
-        let selection = Selection::new(&nodes, options)?;
+        let options = selection.options;
         if rules(options.to()).is_tree {
             refuse_volume(options)?;
-            let left_out = LeftOut::of_zarr3(&nodes, &selection).with(roots.absent, roots.copied);
-            let mut left = left_of_others(roots.root, &nodes, &selection)?;
+            let left_out = LeftOut::of_zarr3(&nodes, selection).with(roots.absent, roots.copied);
+            let mut left = left_of_others(roots.root, &nodes, selection)?;
             left.extend(left_out.paths());
             let mut notes = left_out.notes("zarr3");
             if roots.copied {
-                let carried: Vec<&str> = nodes::carried(&nodes, &selection).map(|node| node.name.as_str()).collect();
+                let carried: Vec<&str> = nodes::carried(&nodes, selection).map(|node| node.name.as_str()).collect();
                 notes.extend(nodes::notes_of_manifests(&nodes, |node, array| {
                     selection.is_meant(node, array) || carried.contains(&node.name.as_str())
                 }));
             }
+            if roots.copied {
+                let (documents, told) = two_formats::left_out(&nodes, selection);
+                left.extend(documents);
+                notes.extend(told);
+            }
             let is_zarr3 = |array: &Array| !changes_format(array);
             let stay = all_arrays(&nodes).filter(|(_, array)| is_zarr3(array)).map(|(node, _)| node.name.clone());
             let mut names: BTreeSet<String> = stay.collect();
-            let (jobs, mut groups) = of_zarr3(nodes, roots, &selection, &left_out, pool)?;
+            let (jobs, mut groups) = of_zarr3(nodes, roots, selection, &left_out, pool)?;
             let lists = ome_lists::correct(&left_out, &mut groups, roots.root)?;
             left.extend(lists.left);
             notes.extend(lists.notes);
             notes.extend(groups.iter_mut().filter_map(|group| group.say_in(options.ome)));
-            notes.extend(jobs.iter().filter_map(|job| codec_note(job, options)));
             notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
-            groups.iter_mut().for_each(|group| group.consolidate_as_before(roots.root, &names));
+            if !roots.copied {
+                let arrays = jobs.iter().filter(|job| !job.in_place).map(|job| job.change.source.path().to_path_buf());
+                let changed = groups
+                    .iter()
+                    .filter(|group| group.is_new)
+                    .map(|group| super::staging::below(roots.root, &group.name));
+                two_formats::refuse_in_place(arrays.chain(changed))?;
+            } else {
+                groups.iter_mut().for_each(|group| group.consolidate_as_before(roots.root, &names));
+            }
             return Ok(Self { jobs, form: ResultForm::Zarr3, groups, left, records: None, files: lists.files, notes });
         }
         let is_kept = |array: &Array| array.layout().dialect == options.to();
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
-            return kept(nodes, roots, &selection, pool);
+            return kept(nodes, roots, selection, pool);
         }
-        designed(nodes, roots, &selection, pool)
+        designed(nodes, roots, selection, pool)
     }
 
     /// All else stays as it is.
@@ -441,7 +447,7 @@ fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, stays_f
 }
 
 /// A group with what it says in Zarr v3. `is_converted`: it is one of Zarr v2.
-fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result<RepackedGroup> {
+pub(super) fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result<RepackedGroup> {
     let mut document = node.document()?;
     if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
         groups::take_ome_back(attributes);

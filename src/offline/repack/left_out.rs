@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::nodes::{converted_groups, groups_above, is_above};
+use super::refusal::called;
 use super::selection::Selection;
 use super::target::changes_format;
 use crate::fs::look;
@@ -41,6 +42,15 @@ impl LeftOut {
             let is_central = from_central && !has_node(&node.path);
             !selection.takes(&node.name) && ((in_group && !is_zarr3(node)) || is_central)
         };
+        let arrays = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)));
+        let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
+        Self::new(missing, kept)
+    }
+
+    /// Those without a place among groups of Zarr v2.
+    pub(super) fn of_zarr2(nodes: &[Node], selection: &Selection<'_>) -> Self {
+        let is_missing =
+            |node: &&Node| !selection.takes(&node.name) && !selection.is_record(&node.name) && is_zarr3(node);
         let arrays = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)));
         let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
         Self::new(missing, kept)
@@ -101,8 +111,8 @@ impl LeftOut {
 
     /// `to`: the format of the result.
     pub(super) fn notes(&self, to: &str) -> Vec<String> {
-        let note = |name| format!("{name:?} is not repacked, and left out: it can't stay what it is in {to}");
-        let absent = |name| format!("{name:?} is not there, although documents promise it");
+        let note = |name| format!("{} is not repacked, and left out: it can't stay what it is in {to}", called(name));
+        let absent = |name: &String| format!("{name:?} is not there, although documents promise it");
         self.names().map(note).chain(self.absent.iter().map(absent)).collect()
     }
 }

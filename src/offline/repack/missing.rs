@@ -8,14 +8,13 @@ use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::provenance::{Ending, ProvenanceMut, is_unfinished};
-use crate::format::rules;
 use crate::fs as os;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::lost::LostChunks;
-use crate::offline::promises::{self, Broken};
+use crate::offline::promises::Broken;
 use crate::offline::ranges::Ranges;
 use crate::record::LOST;
 
@@ -36,11 +35,6 @@ pub(super) fn refuse(change: &Change) -> Result<()> {
     let Some(lost) = change.pool.install(|| source.lost())? else { return Ok(()) };
     let help = "bring them back, or give them up with the option `incomplete`";
     Err(Error::format(source.path(), format!("{lost}; {help}")))
-}
-
-/// What documents promise and is not there. A result that holds only one of the arrays promises nothing of others.
-pub(super) fn absent(nodes: &[Node], options: &RepackOptions) -> Result<Vec<Broken>> {
-    if rules(options.to()).is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
 }
 
 /// Refuses a dataset that lacks what its documents promise, unless the options give it up.

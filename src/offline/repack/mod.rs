@@ -13,7 +13,9 @@
 //!
 //! In every case the old files are whole until the new ones were compared.
 
+mod array_notes;
 pub(super) mod change;
+mod choice;
 mod chunks;
 pub(super) mod consolidated;
 mod design;
@@ -45,7 +47,9 @@ pub(super) mod staging;
 mod target;
 mod transcode;
 mod transcoder;
+mod two_formats;
 mod writer;
+mod zarr2_tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,9 +65,7 @@ use crate::fs::{self as os, Lock};
 use crate::fs::{links, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
-use crate::offline::levels;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
-use crate::offline::promises::Broken;
 use change::Change;
 use consolidated::Consolidated;
 use groups::RepackedGroup;
@@ -73,6 +75,7 @@ use missing::GivenUp;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
+use selection::Selection;
 use settle::Mentions;
 use shard::{ShardOutcome, Totals};
 use staging::{Staging, below};
@@ -132,18 +135,17 @@ impl Repack {
     /// repacked, and arrays whose chunks are files where something is asked for that changes them; these keep their
     /// files unless they are to get shards. Everything else is copied as it is, or left as it is, but for manifests,
     /// which become what they name.
-    /// In a dialect other than
-    /// [`Zarr3`](crate::Dialect::Zarr3), what changes more than the places of chunks can be only the one array of a
-    /// dataset.
+    /// In a dialect other than [`Zarr3`](crate::Dialect::Zarr3), what changes more than the places of chunks can be
+    /// only the one array of a dataset; [`Zarr2`](crate::Dialect::Zarr2) takes whole trees of Zarr v3.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for sizes, levels or a memory that don't go, for what the dialect can't hold or can't become
-    /// in place, and for an `out` in the dataset; [`Error::Exists`] when `out` is there and not what an earlier call
-    /// made with the same options of the same files; [`Error::Locked`] when somebody writes the dataset or repacks it;
-    /// [`Error::NotFound`] when it has nothing to repack, or not what the options name; [`Error::Format`] and
-    /// [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks that its writer counted, or is not
-    /// complete and shall be changed in place.
+    /// [`Error::Config`] for sizes, levels or a memory that don't go, for options that are about none of its arrays,
+    /// for what the dialect can't hold or can't become in place, and for an `out` in the dataset; [`Error::Exists`]
+    /// when `out` is there and not what an earlier call made with the same options of the same files; [`Error::Locked`]
+    /// when somebody writes the dataset or repacks it; [`Error::NotFound`] when it has no arrays, or not what the
+    /// options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks
+    /// that its writer counted, or is not complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let (root, options) = selection::of_path(root_of(path.as_ref(), out.is_none())?, options)?;
         let out = out.map(os::absolute).transpose()?;
@@ -162,14 +164,13 @@ impl Repack {
             missing::refuse_unfinished(&nodes)?;
         }
         let options = &options.with_dialect(nodes::dialect_of(&nodes, &options)?);
-        let absent = missing::absent(&nodes, options)?;
-        let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
-        let pool = pool(options.workers)?;
+        options.check()?;
+        let selection = Selection::new(&nodes, options)?;
+        let absent = choice::absent(&nodes, &selection)?;
+        let pool = Arc::new(pool(options.workers)?);
         let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
-        let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } =
-            ArrayJobs::new(nodes, &roots, options, &Arc::new(pool))?;
-        notes.extend(of_levels);
-        refuse_lacking(&root, jobs.is_empty(), &absent, options)?;
+        let ArrayJobs { mut jobs, form, groups, left, records, files, notes } =
+            choice::jobs(nodes, &roots, &selection, &pool)?;
         let done = match &out {
             Some(_) if is_untidy => Some(EarlierResult::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
@@ -312,11 +313,7 @@ impl Repack {
             });
             arrays.insert(job.name.clone(), entry);
         }
-        Ok(if self.form == ResultForm::Zarr3 {
-            arrays
-        } else {
-            Map::from_iter([(String::new(), Value::Object(arrays))])
-        })
+        Ok(if self.form.is_tree() { arrays } else { Map::from_iter([(String::new(), Value::Object(arrays))]) })
     }
 
     fn mentions(&self) -> Mentions<'_> {
@@ -372,6 +369,7 @@ impl Repack {
                     settle::forget_slots_of_level(&mut document, job);
                     documents::put_for(&place.join("zarr.json"), &document, old)?;
                 }
+                ResultForm::Zarr2 => settle::put_zarr2_array(&Staging::place(&self.staging, &job.name), job)?,
                 ResultForm::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
                 ResultForm::Designed => {
                     let design = job.change.design.iter();
@@ -417,16 +415,6 @@ fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
     }
     links::enter(&root);
     Ok(root)
-}
-
-/// Refuses options by which nothing is to be done, then what lacks arrays that its documents promise, then what holds
-/// none.
-fn refuse_lacking(root: &Path, is_empty: bool, absent: &[Broken], options: &RepackOptions) -> Result<()> {
-    let nothing = is_empty.then(|| refusal::of_nothing(root.to_path_buf(), options));
-    match nothing {
-        Some(error @ Error::Config { .. }) => Err(error),
-        nothing => missing::refuse_absent(absent, options).and(nothing.map_or(Ok(()), Err)),
-    }
 }
 
 /// That the result is there already; refused if it is that of another call.

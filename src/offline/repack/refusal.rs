@@ -1,6 +1,6 @@
 //! Refusals of what an array is to become: they name the array, and of options only those that were given.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::options::RepackOptions;
 use crate::config::Volume;
@@ -15,7 +15,11 @@ pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Err
         return Error::Config { field, value, reason: format!("{array}: {reason}") };
     }
     let is_about_shards = matches!(field, "dims.shard" | "shard");
-    let help = if is_about_shards { "; choose others with the option `shard`" } else { "" };
+    let help = match field {
+        _ if is_about_shards => "; choose others with the option `shard`",
+        _ if field.starts_with("codec") => "; choose another with the option `codec`",
+        _ => "",
+    };
     let reason = format!("{array} has {} {value}: {reason}{help}", described(field));
     if is_about_shards && !options.chunk.is_empty() {
         return Error::config("chunk", format_args!("{:?}", options.chunk), reason);
@@ -34,8 +38,8 @@ pub(super) fn of_neighbour(name: &str, only: &str, options: &RepackOptions) -> E
     Error::config("dialect", options.to(), reason)
 }
 
-/// Of a dataset in which no array is concerned.
-pub(super) fn of_nothing(root: PathBuf, options: &RepackOptions) -> Error {
+/// Of a dataset in which no array is concerned, though it has some.
+pub(super) fn of_nothing(root: &Path, options: &RepackOptions) -> Error {
     if !options.shard.is_empty() {
         let reason = "no array that is to be repacked has shards, or rows and columns of which shards are made";
         return Error::config("shard", format_args!("{:?}", options.shard), reason);
@@ -45,13 +49,16 @@ pub(super) fn of_nothing(root: PathBuf, options: &RepackOptions) -> Error {
         dialect if !rules(dialect).shares_files => {
             "; the option `sharding` takes arrays whose chunks are files, and keeps them so"
         }
-        _ => "; the option `shard` makes shards of chunks that are files",
+        _ => {
+            "; the option `sharding` takes arrays whose chunks are files, and keeps them so, and the option `shard` \
+             makes shards of these"
+        }
     };
     let reason = format!("holds no array with shards that is to be repacked{help}");
     let chosen = [("only", &options.only), ("skip", &options.skip)];
     match chosen.into_iter().find(|(_, names)| !names.is_empty()) {
         Some((field, names)) => Error::config(field, format_args!("{names:?}"), format!("{} {reason}", root.display())),
-        None => Error::not_found(root, reason),
+        None => Error::config("path", root.display(), reason),
     }
 }
 

@@ -59,6 +59,14 @@ impl<'a> Selection<'a> {
         (self.only.is_empty() || self.only.iter().any(&is_of)) && !self.skip.iter().any(is_of)
     }
 
+    /// Whether a node is one of these records, or the group that holds them.
+    pub(super) fn is_record(&self, name: &str) -> bool {
+        let start = format!("{name}/");
+        let holds_some =
+            name.rsplit('/').next() == Some("records") && self.records.iter().any(|one| one.starts_with(&start));
+        holds_some || self.records.contains(name)
+    }
+
     /// Whether an array is repacked.
     pub(super) fn is_meant(&self, node: &Node, array: &Array) -> bool {
         self.takes(&node.name) && (target::is_meant(array, self.options) || self.is_changed(node, array))

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::groups::RepackedGroup;
+use super::groups::{OME, RepackedGroup};
 use super::jobs::{ArrayJob, ResultForm};
+use super::nodes::is_above;
 use super::staging::{below, is_behind_link};
 use super::{consolidated, documents};
 use crate::error::Result;
 use crate::format::provenance::{self, ProvenanceMut};
+use crate::format::zarr2;
 use crate::fs::document;
 
 /// A dataset whose arrays are repacked, and what its documents say of them.
@@ -45,6 +47,7 @@ impl<'a> Mentions<'a> {
         }
         match self.form {
             ResultForm::Zarr3 => self.groups_in(root).try_for_each(|group| put_group(group, root, self.jobs))?,
+            ResultForm::Zarr2 => put_zarr2_groups(root, &self.groups_in(root).collect::<Vec<_>>(), self.jobs)?,
             ResultForm::Kept => self.put_said(root)?,
             ResultForm::Designed => {}
         }
@@ -144,4 +147,36 @@ fn forget_slots_in(file: &Path, jobs: &[&ArrayJob]) -> Result<()> {
         job.settle(&mut own);
     }
     if document == before { Ok(()) } else { documents::put(file, &document) }
+}
+
+/// Writes the documents of an array in the folder `place`.
+pub(super) fn put_zarr2_array(place: &Path, job: &ArrayJob) -> Result<()> {
+    let mut said = job.document.clone();
+    forget_slots_of_level(&mut said, job);
+    let attributes = said["attributes"].as_object().cloned().unwrap_or_default();
+    let (name, attributes) = zarr2::attributes(job.change.target.metadata(), attributes);
+    documents::put(&place.join(name), &attributes)?;
+    documents::put(&place.join(".zarray"), &said["array"])
+}
+
+/// Writes the documents of all groups in the dataset at `root`, and then what they say of each other's.
+fn put_zarr2_groups(root: &Path, groups: &[&RepackedGroup], jobs: &[ArrayJob]) -> Result<()> {
+    for group in groups {
+        let mut document = group.document.clone();
+        forget_slots(&group.name, &mut document, jobs);
+        let mut said = document["attributes"].as_object().cloned().unwrap_or_default();
+        let ome = said.shift_remove(OME);
+        let (name, attributes) = zarr2::group_attributes(ome.as_ref(), said);
+        let folder = below(root, &group.name);
+        documents::put(&folder.join(name), &attributes)?;
+        documents::put(&folder.join(".zgroup"), &zarr2::group())?;
+    }
+    let names = groups.iter().map(|group| &group.name).chain(jobs.iter().map(|job| &job.name));
+    let names: Vec<&String> = names.collect();
+    for group in groups.iter().filter(|group| consolidated::is_consolidated(&group.document)) {
+        let is_below = |name: &&&String| is_above(&group.name, name) && ***name != group.name;
+        let within = names.iter().filter(is_below).map(|name| name[group.name.len()..].trim_start_matches('/'));
+        consolidated::make_zarr2(&below(root, &group.name), within)?;
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
+use crate::fs::look;
 use crate::named::named;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::ProgressCounters;
@@ -43,12 +44,14 @@ impl Check<'_> {
         self.find(Severity::Note, path, None, what);
     }
 
-    /// An error about what a file holds is a finding; one of the system means that the check can't go on.
+    /// An error about one file is a finding; any other of the system means that the check can't go on.
     pub(super) fn found_in(&self, path: &Path, error: Error) -> Result<()> {
         match error {
             Error::Format { path, reason } => self.damage(&path, reason),
             Error::Unsupported { path, reason } => self.find(Severity::Unchecked, &path, None, reason),
-            error @ (Error::Io { .. } | Error::Locked { .. } | Error::Stopped) => return Err(error),
+            error @ (Error::Io { .. } | Error::Locked { .. } | Error::Stopped) if !look::is_about_a_file(&error) => {
+                return Err(error);
+            }
             other => self.damage(path, other.to_string()),
         }
         Ok(())

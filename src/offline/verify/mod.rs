@@ -2,6 +2,7 @@
 
 mod books;
 mod check;
+mod documents;
 mod shard;
 
 use std::collections::HashMap;
@@ -15,7 +16,6 @@ use serde::Serialize;
 
 use super::layers::{Budget, FoundFrames, FoundLayers, groups};
 use super::levels;
-use super::promises::{self, Broken};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::product;
@@ -24,8 +24,8 @@ use crate::fs::{Lock, look};
 use crate::offline::array::Array;
 use crate::offline::array::memory::on_fitting_threads;
 use crate::offline::array::shard_file::ShardFile;
+use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
-use crate::offline::hierarchy::{self, below};
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use books::Books;
 use check::{Check, CheckedImage, Findings, reason};
@@ -196,7 +196,7 @@ impl<'a> CheckRun<'a> {
                     }
                     Ok((None, lacking)) => self.check.note(path, levels::note_of(lacking.len())),
                     // It was told when the array was checked.
-                    Err(Error::Format { .. } | Error::Unsupported { .. } | Error::Codec { .. }) => {}
+                    Err(error) if look::is_about_a_file(&error) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -208,42 +208,6 @@ impl<'a> CheckRun<'a> {
     fn bytes(&self) -> u64 {
         let files = self.check.tree.arrays.iter().flat_map(|node| &node.files);
         files.filter_map(|(path, _)| look::file_bytes(path)).fold(0, u64::saturating_add)
-    }
-
-    fn documents(&self) {
-        for error in &self.check.tree.broken {
-            match error {
-                Error::Format { path, reason } => self.check.damage(path, reason),
-                Error::Unsupported { path, reason } => self.check.find(Severity::Unchecked, path, None, reason),
-                other => self.check.damage(self.check.root, other.to_string()),
-            }
-        }
-        let unread = |group: &Path, error| {
-            self.check.damage(group, format!("its consolidated metadata can't be read: {}", reason(error)));
-        };
-        let broken = promises::broken_in_tree(self.check.tree, unread);
-        for Broken { group, what, .. } in broken.into_iter().chain(promises::stale(self.check.tree)) {
-            self.check.damage(&group, what);
-        }
-    }
-
-    fn leftovers(&self) {
-        for path in &self.check.tree.partial {
-            let what = "was begun by a writer that was stopped, and is no part of the dataset; recover removes it";
-            self.check.note(path, what);
-        }
-        for path in &self.check.tree.unexpected {
-            match look::refuse_dangling(path) {
-                // A folder of chunks, perhaps.
-                Err(error) => self.check.find(Severity::Unchecked, path, None, reason(error)),
-                Ok(()) => self.check.note(path, "belongs to no array of the dataset"),
-            }
-        }
-        for path in hierarchy::replaced(self.check.root) {
-            let what =
-                "is a dataset that was to be replaced by this one, by a writer that was stopped; remove it yourself";
-            self.check.note(&path, what);
-        }
     }
 
     /// The image arrays of this crate's own writer, by the arrays' names.
@@ -285,6 +249,9 @@ impl<'a> CheckRun<'a> {
     fn array(&self, node: &ArrayNode, image: Option<&CheckedImage>) -> Result<ArrayVerified> {
         let before = self.check.findings.damage();
         let sums = CheckedSums::default();
+        if !self.is_listed(&node.array) {
+            sums.unread_shards.fetch_add(1, Relaxed);
+        }
         on_fitting_threads(node.array.metadata().chunk_bytes(), || {
             match image.and_then(|image| Some((image, image.map.as_ref()?))) {
                 Some((image, map)) => self.frames(node, image, map, &sums)?,
@@ -303,6 +270,7 @@ impl<'a> CheckRun<'a> {
         }
         // Of others than the writer's images, too, it may be known how many chunks there were.
         if image.is_none()
+            && self.is_listed(&node.array)
             && let Some(what) = node.array.lost_of(sums.named())
         {
             self.check.damage(node.array.path(), what);
@@ -332,7 +300,8 @@ impl<'a> CheckRun<'a> {
     fn absent(&self, node: &ArrayNode, image: Option<&CheckedImage>, sums: &CheckedSums) -> u64 {
         let (array, layout) = (&node.array, node.array.layout());
         let all = product(&layout.chunk_grid()).unwrap_or(u64::MAX);
-        let absent = all.saturating_sub(sums.inside.load(Relaxed) + sums.unchecked.load(Relaxed));
+        let there = [&sums.inside, &sums.unchecked, &sums.unindexed].map(|chunks| chunks.load(Relaxed));
+        let absent = all.saturating_sub(there.iter().sum());
         // What is in shards that are not read may be any of them.
         let is_known = image.is_some() || self.is_of_writer(node) || array.counts_chunks();
         if absent == 0 || is_known || sums.unread_shards.load(Relaxed) > 0 {
@@ -378,7 +347,7 @@ impl<'a> CheckRun<'a> {
             Ok(found)
         };
         let found = groups.par_iter().map(group).try_reduce(FoundFrames::default, |one, other| Ok(one.add(other)))?;
-        if let Some(books) = Books::of(&image.own) {
+        if let Some(books) = Books::of(&image.own).filter(|_| self.is_listed(&node.array)) {
             books.pixels(&self.check, node.array.path(), &image.own, found.ranges());
         }
         Ok(())
@@ -397,7 +366,7 @@ impl<'a> CheckRun<'a> {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
             Err(error) => {
-                if matches!(error, Error::Unsupported { .. }) {
+                if look::is_about_a_file(&error) {
                     let has_index = node.array.layout().has_index();
                     if has_index { &sums.unread_shards } else { &sums.unchecked }.fetch_add(1, Relaxed);
                 }
@@ -479,7 +448,8 @@ impl<'a> CheckRun<'a> {
     fn totals(&self, image: &CheckedImage, array: &ArrayVerified) {
         let Some(node) = self.check.tree.array(&array.path) else { return };
         let path = node.array.path();
-        let Some(own) = Some(&image.own).filter(|own| own.complete || own.recovered) else { return };
+        let is_counted = |own: &&Provenance| (own.complete || own.recovered) && self.is_listed(&node.array);
+        let Some(own) = Some(&image.own).filter(is_counted) else { return };
         let chunks = array.chunks + array.unchecked;
         if let Some(expected) = own.chunks.filter(|&expected| expected != chunks) {
             let more = || format!("holds {chunks} chunks, and its writer counted only {expected}");

@@ -12,6 +12,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::slot_header::{self, HEADER_BYTES};
+use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::array::decode::DecodeWorker;
 use crate::offline::array::index::Index;
@@ -30,6 +31,8 @@ pub(super) struct CheckedSums {
     /// Chunks in files, their own or a manifest's, that are not read here.
     pub(super) unchecked: AtomicU64,
     pub(super) unread_shards: AtomicU64,
+    /// Chunks in shards that are there, and whose index does not tell where.
+    pub(super) unindexed: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) headers: AtomicU64,
     pub(super) without_header: AtomicU64,
@@ -96,13 +99,14 @@ impl ShardCheck<'_> {
     fn count(&self, range: Range, place: &[u64]) {
         self.sums.chunks.fetch_add(1, Relaxed);
         self.sums.inside.fetch_add(u64::from(self.array.layout().has_chunk(place)), Relaxed);
-        self.sums.bytes.fetch_add(range.nbytes, Relaxed);
+        let stored = if range == self.file.whole() { self.file.stored_len() } else { range.nbytes };
+        self.sums.bytes.fetch_add(stored, Relaxed);
         self.check.counters.add(range.nbytes);
     }
 
     fn bad_chunk(&self, chunk: Option<u64>, error: Error) -> Result<()> {
         match error {
-            error @ Error::Io { .. } => return Err(error),
+            error @ Error::Io { .. } if !look::is_about_a_file(&error) => return Err(error),
             Error::Unsupported { reason, .. } => {
                 self.check.find(Severity::Unchecked, self.file.path(), chunk, reason);
             }
@@ -136,6 +140,7 @@ impl ShardCheck<'_> {
             Ok(index) => index,
             Err(error) => {
                 self.check.counters.add(self.file.len());
+                self.count_unindexed();
                 return self.bad_chunk(None, error);
             }
         };
@@ -157,13 +162,31 @@ impl ShardCheck<'_> {
         Ok(())
     }
 
+    /// The chunks of a shard that nothing tells of: they are there, or some of them, and can't be read.
+    fn count_unindexed(&self) {
+        let layout = self.array.layout();
+        if !layout.has_boxes() {
+            self.sums.unread_shards.fetch_add(1, Relaxed);
+            return;
+        }
+        let (per_file, grid) = (layout.chunks_per_file(), layout.chunk_grid());
+        let within = self.position.iter().zip(per_file).zip(grid).map(|((at, count), all)| {
+            let first = at.saturating_mul(count);
+            all.saturating_sub(first).min(count)
+        });
+        self.sums.unindexed.fetch_add(within.product(), Relaxed);
+    }
+
     /// The chunks that the index names, by their place in the file. Entries that point out of the file are damage.
     fn entries(&self, index: &Index) -> Vec<(u64, Range)> {
         let mut entries = Vec::new();
         for (chunk, entry) in index.entries() {
             match entry {
                 Ok(range) => entries.push((chunk, range)),
-                Err(reason) => self.damage(Some(chunk), reason),
+                Err(reason) => {
+                    self.sums.unindexed.fetch_add(1, Relaxed);
+                    self.damage(Some(chunk), reason);
+                }
             }
         }
         entries.sort_by_key(|(chunk, range)| (range.offset, range.nbytes, *chunk));

@@ -87,6 +87,11 @@ def add_ome(cell, path):
         attributes = json.loads((path / ".zattrs").read_text()) if (path / ".zattrs").exists() else {}
         attributes["multiscales"] = [{"version": "0.4", **multiscales[0]}]
         (path / ".zattrs").write_text(json.dumps(attributes))
+        if (path / ".zmetadata").exists():
+            # It has been made by the other interpreter.
+            said = json.loads((path / ".zmetadata").read_text())
+            said["metadata"][".zattrs"] = attributes
+            (path / ".zmetadata").write_text(json.dumps(said))
 
 
 # Zarr v3

@@ -180,6 +180,8 @@ impl From<Error> for Failure {
             _ => None,
         };
         let message = match &error {
+            // A switch has no value.
+            Error::Config { field: "sharding", reason, .. } => format!("--unsharded: {reason}"),
             Error::Config { field, value, reason } => match option_of(field) {
                 Some(option) => format!("{option} {value}: {reason}"),
                 None => format!("{field} = {value}: {reason}"),

@@ -26,7 +26,10 @@ fn to_text(description: &Description) -> String {
     let kind = match format {
         _ if description.ome => "OME-Zarr dataset".to_owned(),
         Some(array) => format!("dataset, {}", array.format),
-        None if !description.unreadable.is_empty() => "Zarr dataset without arrays that are read here".to_owned(),
+        None if !description.unreadable.is_empty() => {
+            let format = description.unreadable.iter().find_map(|array| array.format.as_deref());
+            format!("{} without arrays that are read here", format.unwrap_or("Zarr dataset"))
+        }
         None => "Zarr dataset without arrays".to_owned(),
     };
     let has_lost = description.arrays.iter().any(|array| array.lost.is_some());
@@ -52,6 +55,9 @@ fn to_text(description: &Description) -> String {
         let dtype = array.dtype.as_deref().unwrap_or("of unknown type");
         writeln!(text, "\n{}: {shape} {dtype}, can't be read: {}", array.path, array.reason)
             .expect("a string takes it");
+    }
+    for note in &description.notes {
+        writeln!(text, "\nnote: {note}").expect("a string takes it");
     }
     if !records.is_empty() {
         writeln!(text, "\n{}", records_table(&records).trim_fmt()).expect("a string takes it");

@@ -6,7 +6,7 @@ use shardwright::Error;
 use shardwright::offline::{self, PyramidOptions, PyramidSummary};
 
 use crate::args::PyramidArgs;
-use crate::console::say;
+use crate::console::{say, tell_notes};
 use crate::failure::Failure;
 use crate::report::{bytes_text, decimal};
 use crate::{interrupt, meter};
@@ -27,6 +27,8 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
         error => error.into(),
     };
     let pyramid = offline::Pyramid::new(&args.path, &options).map_err(in_the_way)?;
+    let notes = pyramid.notes();
+    tell_notes(args.report.quiet, &notes);
     let start = Instant::now();
     let quiet = args.report.quiet || args.report.json;
     let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
@@ -36,6 +38,7 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and paths");
         json["seconds"] = serde_json::json!(seconds);
         json["path"] = serde_json::json!(args.path);
+        json["notes"] = serde_json::json!(notes);
         return say(&format!("{json}\n"));
     }
     if args.report.quiet {

@@ -98,6 +98,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let image = image(&array, args.region.as_ref())?;
     let mut notes = array.notes()?;
     notes.extend(lost(args, &array, &image)?);
+    notes.extend(nameless(format, &image));
     tell_notes(args.report.quiet, &notes);
     refuse_dangling(&args.output)?;
     if args.output.exists() && !args.overwrite {
@@ -184,6 +185,19 @@ fn image(array: &Array, region: Option<&RegionArg>) -> Result<ExportedRegion, Fa
     };
     let (name, channels) = (array.image_name()?, array.channels()?);
     Ok(ExportedRegion { start, shape, dtype: array.dtype(), axes, named, name, channels })
+}
+
+/// What to say of dimensions without names in a file whose dimensions mean something.
+fn nameless(format: Format, image: &ExportedRegion) -> Option<String> {
+    let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
+    let note = || {
+        format!(
+            "the array's dimensions have no names, and are taken for {}: of three, the first is time in OME-TIFF; \
+             plain TIFF, npy and raw say nothing of it",
+            names.join(", ")
+        )
+    };
+    (format == Format::OmeTiff && !image.named).then(note)
 }
 
 /// What an array's dimensions are called that has no names for them.

@@ -1,0 +1,63 @@
+//! What somebody should know of an array that becomes another: what its readers may lack, and what is no more as it
+//! was.
+
+use super::jobs::ArrayJob;
+use super::options::RepackOptions;
+use super::refusal::called;
+use crate::config::Compressor;
+use crate::dtype::ElementType;
+use crate::error::{Error, Result};
+use crate::format;
+use crate::format::precomputed::GZIP;
+
+/// As sentences.
+///
+/// # Errors
+///
+/// When files can't be listed, or are compressed with what is not read here.
+pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
+    let notes = [codecs(job, options), raw_bytes(job), packed_files(job, options)?];
+    Ok(notes.into_iter().flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
+}
+
+/// Codecs that the result has, and the old array had not, or not in this format.
+fn codecs(job: &ArrayJob, options: &RepackOptions) -> Option<String> {
+    let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
+    if !to.layout.rules().is_tree || (from.layout.rules().is_tree && options.codec.is_none()) {
+        return None;
+    }
+    let mut names = to.chain.document.iter().filter_map(|codec| Some(format::named(codec)?.0));
+    let codec = names.find(|name| name.starts_with("numcodecs."))?;
+    Some(format!(
+        "has the codec {codec}, which is numcodecs' own: of readers of Zarr v3, only those with numcodecs open it; the \
+         option `codec` gives it another"
+    ))
+}
+
+/// Elements that have another name in Zarr v3.
+fn raw_bytes(job: &ArrayJob) -> Option<String> {
+    let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
+    let ElementType::Raw(length) = to.dtype else { return None };
+    let is_renamed = to.layout.rules().is_tree && !from.layout.rules().is_tree;
+    is_renamed.then(|| {
+        format!(
+            "has elements of raw bytes: |V{length} in Zarr v2 is {} in v3, as the specification calls it, which \
+             zarr-python 3.1 does not open",
+            to.dtype.zarr_name()
+        )
+    })
+}
+
+/// Chunks that are compressed files of a volume, which no document says.
+fn packed_files(job: &ArrayJob, options: &RepackOptions) -> Result<Option<String>> {
+    let packings = job.change.source.packings()?;
+    if let Some((path, packing)) = packings.iter().find(|(_, packing)| *packing != GZIP) {
+        let reason =
+            format!("is compressed with {packing}, which is not read here; files of chunks may be raw or {GZIP}");
+        return Err(Error::Unsupported { path: path.clone(), reason });
+    }
+    let is_raw = options.codec.is_none() && job.change.target.codec().compressor == Compressor::None;
+    let note = "has chunks in files that are compressed with gzip, and the result has them uncompressed; the option \
+                `codec` compresses them";
+    Ok((is_raw && !packings.is_empty()).then(|| note.to_owned()))
+}

@@ -1,0 +1,130 @@
+//! A whole tree of Zarr v3 in the words of Zarr v2: images with their levels and labels, plates, collections. Each
+//! array becomes one of files, each group says OME-Zarr's metadata in version 0.4. The records of frames stay what they
+//! are, as beside an image of any format.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::change::Change;
+use super::design::refuse_lacking;
+use super::jobs::{ArrayJob, ArrayJobs, ResultForm, Roots, group_of_zarr3};
+use super::left_out::LeftOut;
+use super::selection::Selection;
+use super::staging::Staging;
+use super::{nodes, ome_lists, refusal, target};
+use crate::config::{Codec, OmeVersion};
+use crate::error::{Error, Result};
+use crate::format::codecs::Chain;
+use crate::format::keys::KeyEncoding;
+use crate::format::layout::{Files, Layout};
+use crate::format::{Metadata, rules, zarr2};
+use crate::fs::look;
+use crate::offline::array::Array;
+use crate::offline::hierarchy::walk::{Node, NodeKind};
+
+/// Whether several arrays of a tree become such, rather than one the image of a dataset.
+pub(super) fn is_meant(nodes: &[Node], selection: &Selection<'_>) -> bool {
+    let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, _)| is_taken(node, selection)).collect();
+    let is_zarr3 = |array: &Array| array.layout().rules().is_tree;
+    let is_of_tree = |array: &Array| is_zarr3(array) || !array.layout().rules().shares_files;
+    !rules(selection.options.to()).shares_files
+        && taken.len() > 1
+        && taken.iter().any(|(_, array)| is_zarr3(array))
+        && taken.iter().all(|(_, array)| is_of_tree(array))
+}
+
+fn is_taken(node: &Node, selection: &Selection<'_>) -> bool {
+    selection.takes(&node.name) && !selection.is_record(&node.name)
+}
+
+/// The arrays and the groups that become others. Arrays that are of Zarr v2 already go along as they are.
+pub(super) fn jobs(
+    nodes: Vec<Node>,
+    roots: &Roots<'_>,
+    selection: &Selection<'_>,
+    pool: &Arc<rayon::ThreadPool>,
+) -> Result<ArrayJobs> {
+    let options = selection.options;
+    if !roots.copied {
+        let from = nodes::all_arrays(&nodes).find(|(_, array)| array.layout().rules().is_tree);
+        let reason = format!(
+            "{} is of {}, whose documents have other names; write the result to a new dataset",
+            roots.root.display(),
+            from.map_or(options.to(), |(_, array)| array.layout().dialect)
+        );
+        return Err(Error::config("dialect", options.to(), reason));
+    }
+    let left_out = LeftOut::of_zarr2(&nodes, selection).with(roots.absent, true);
+    let (mut jobs, mut groups) = (Vec::new(), Vec::new());
+    let mut left: Vec<PathBuf> = left_out.paths().collect();
+    let mut notes = left_out.notes(options.to().name());
+    for node in nodes {
+        let is_zarr3 = look::is_file(&node.path.join("zarr.json"));
+        match node.kind {
+            NodeKind::Group(None) if is_zarr3 && !selection.is_record(&node.name) => {
+                left.extend(["zarr.json", ".zattrs", ".zgroup", ".zmetadata"].map(|name| node.path.join(name)));
+                groups.push(group_of_zarr3(&node, false, &left_out)?);
+            }
+            NodeKind::Array(ref source) if source.layout().rules().is_tree && is_taken(&node, selection) => {
+                left.extend([".zarray", ".zattrs"].map(|name| node.path.join(name)));
+                let target =
+                    metadata(source, selection).map_err(|error| refusal::of_array(error, &node.name, options))?;
+                jobs.push(job(node, target, roots, selection, pool)?);
+            }
+            _ => {}
+        }
+    }
+    let lists = ome_lists::correct(&left_out, &mut groups, roots.root)?;
+    left.extend(lists.left);
+    notes.extend(lists.notes);
+    // What 0.6 has and 0.5 has not, 0.4 has not either.
+    notes.extend(groups.iter_mut().filter_map(|group| group.say_in(Some(OmeVersion::V0_5))));
+    Ok(ArrayJobs { jobs, form: ResultForm::Zarr2, groups, left, records: None, files: lists.files, notes })
+}
+
+fn job(
+    node: Node,
+    target: Metadata,
+    roots: &Roots<'_>,
+    selection: &Selection<'_>,
+    pool: &Arc<rayon::ThreadPool>,
+) -> Result<ArrayJob> {
+    let Node { name, kind: NodeKind::Array(source), .. } = node else { unreachable!("the caller has looked") };
+    let document = json!({
+        "array": zarr2::array(&target, &target.layout.shape),
+        "attributes": source.attributes(),
+    });
+    let path = Staging::place(roots.staging, &name);
+    let target = Array::with(&path, &path, path.join(".zarray"), target);
+    let change = Change::new(*source, target, None, selection.options, pool.clone())?;
+    Ok(ArrayJob::new(name, document, false, change))
+}
+
+/// What an array becomes.
+fn metadata(source: &Array, selection: &Selection<'_>) -> Result<Metadata> {
+    let (options, old) = (selection.options, source.metadata());
+    refuse_lacking(source, options.to())?;
+    if !options.shard.is_empty() {
+        let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.to());
+        return Err(Error::config("shard", format_args!("{:?}", options.shard), reason));
+    }
+    let innermost = old.chain.innermost_chunk().unwrap_or_else(|| old.layout.chunk_shape.clone());
+    let options_of =
+        if selection.stays_files(source) { options.of_files(source.shape().len()) } else { options.clone() };
+    let chunk_shape = target::sizes("chunk", &options_of.chunk, &innermost)?;
+    // Zarr v2 has no checksums of chunks.
+    let codec = options.codec.clone().unwrap_or(Codec { checksum: false, ..source.codec().clone() });
+    let layout = Layout {
+        dialect: options.to(),
+        shape: old.layout.shape.clone(),
+        names: old.layout.names.clone(),
+        file_shape: chunk_shape.clone(),
+        chunk_shape,
+        files: Files::Grid { keys: KeyEncoding::of_writer(rules(options.to()).key_prefix), index: None },
+        index_order: None,
+    };
+    let chain = Chain::new(codec, false, old.dtype, None);
+    Metadata { layout, chain, manifest: None, ..old.clone() }.check(source.path())
+}

@@ -1,0 +1,235 @@
+//! Consolidated metadata that say something else than the nodes' own documents. Which of the two a reader believes is
+//! its own affair, so that two readers see two datasets.
+
+use std::fmt::Debug;
+use std::mem::discriminant;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::hierarchy::below;
+use super::hierarchy::walk::{Node, NodeKind, Tree};
+use crate::error::Result;
+use crate::format::codecs::{BytesCodec, Chain};
+use crate::format::layout::{Files, Layout};
+use crate::format::{Metadata, fill_value, zarr2, zarr3};
+use crate::fs::{document, is_below, look};
+
+/// Groups above a dataset that are looked at.
+const ABOVE_MAX: usize = 16;
+
+/// A group whose consolidated metadata are wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stale {
+    pub(super) group: PathBuf,
+    /// What is wrong, as a sentence about the group.
+    pub(super) what: String,
+}
+
+impl Stale {
+    /// What somebody should know who reads the nodes by their own documents.
+    pub(super) fn note(self) -> String {
+        format!("{}: {}; here, the nodes' own documents count", self.group.display(), self.what)
+    }
+}
+
+/// Of all groups of a dataset.
+pub(super) fn in_tree(tree: &Tree) -> Vec<Stale> {
+    let arrays = tree.arrays.iter().map(|node| node.array.path());
+    let nodes: Vec<&Path> = tree.groups.iter().map(|group| group.path.as_path()).chain(arrays).collect();
+    tree.groups.iter().flat_map(|group| of_group(&group.path, &group.path, &nodes)).collect()
+}
+
+/// Of all groups among these nodes, and of those around the first of them.
+pub(super) fn among(nodes: &[Node]) -> Vec<Stale> {
+    let paths: Vec<&Path> = nodes.iter().map(|node| node.path.as_path()).collect();
+    let groups = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_)));
+    let within = groups.flat_map(|group| of_group(&group.path, &group.path, &paths));
+    let around = paths.first().into_iter().flat_map(|root| around(root, &paths));
+    within.chain(around).collect()
+}
+
+/// What the groups around a node say of these, which are it or in it.
+pub(super) fn around(root: &Path, nodes: &[&Path]) -> Vec<Stale> {
+    let is_group = |folder: &&Path| match document::read(&folder.join("zarr.json")) {
+        Ok(Some(document)) => document["node_type"] == "group",
+        Ok(None) => look::is_file(&folder.join(".zgroup")),
+        Err(_) => false,
+    };
+    let groups = root.ancestors().skip(1).take(ABOVE_MAX).take_while(is_group);
+    groups.flat_map(|folder| of_group(folder, root, nodes)).collect()
+}
+
+/// What a group says of nodes in the folder `within`. `nodes`: all that are there.
+fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
+    // What can't be read is told as such by whoever looks at the nodes.
+    let Ok(Some(said)) = Said::of(group) else { return Vec::new() };
+    let is_within = |name: &str| is_below(name) && group.join(name).starts_with(within);
+    let names = said.metadata.keys().filter_map(|key| said.node_of(key));
+    let names = names.filter(|name| is_within(name) || (name.is_empty() && within == group));
+    let mut all: Vec<String> = names
+        .filter_map(|name| {
+            let what = said.difference(group, name).ok()??;
+            let node = if name.is_empty() { "the group itself".to_owned() } else { format!("{name:?}") };
+            Some(format!("say that {node} has {what}"))
+        })
+        .collect();
+    let of_nodes = nodes.iter().filter_map(|node| Some((node, node.strip_prefix(group).ok()?.to_str()?)));
+    for (node, name) in of_nodes.filter(|(_, name)| is_within(name)) {
+        if said.documents(name).iter().any(|key| look::is_file(&group.join(key))) && !said.names(name) {
+            all.push(format!("don't name {name:?}, which is at {}, and readers by them don't see it", node.display()));
+        }
+    }
+    all.sort();
+    let stale = |what| Stale {
+        group: group.to_path_buf(),
+        what: format!("its consolidated metadata {what}; consolidate them again"),
+    };
+    all.into_iter().map(stale).collect()
+}
+
+/// The consolidated metadata of a group.
+struct Said {
+    metadata: Map<String, Value>,
+    is_zarr2: bool,
+}
+
+impl Said {
+    fn of(group: &Path) -> Result<Option<Self>> {
+        let (found, is_zarr2) = match document::consolidated(&group.join("zarr.json"))? {
+            Some(said) => (said, false),
+            None => (document::read(&group.join(".zmetadata"))?.unwrap_or_default(), true),
+        };
+        let Value::Object(mut found) = found else { return Ok(None) };
+        let Some(Value::Object(metadata)) = found.shift_remove("metadata") else { return Ok(None) };
+        Ok(Some(Self { metadata, is_zarr2 }))
+    }
+
+    /// The node that an entry makes one.
+    fn node_of<'a>(&self, key: &'a str) -> Option<&'a str> {
+        match self.is_zarr2 {
+            true if key == ".zgroup" => Some(""),
+            true => key.strip_suffix("/.zarray").or(key.strip_suffix("/.zgroup")),
+            false => Some(key),
+        }
+    }
+
+    /// The documents by which a folder is a node of this format, below the group.
+    fn documents(&self, node: &str) -> Vec<String> {
+        let documents: &[&str] = if self.is_zarr2 { &[".zarray", ".zgroup"] } else { &["zarr.json"] };
+        documents.iter().map(|document| format!("{node}/{document}")).collect()
+    }
+
+    fn names(&self, node: &str) -> bool {
+        if self.is_zarr2 {
+            return self.documents(node).iter().any(|key| self.metadata.contains_key(key));
+        }
+        // A group in it may have said of its own nodes there.
+        let is_nested = |group: &&Path| {
+            let said = group.to_str().and_then(|group| self.metadata.get(group)?.pointer("/consolidated_metadata"));
+            said.is_some_and(|said| said["metadata"].as_object().is_some_and(|nodes| !nodes.is_empty()))
+        };
+        self.metadata.contains_key(node) || Path::new(node).ancestors().skip(1).any(|group| is_nested(&group))
+    }
+
+    /// What is said of a node that its own documents say otherwise.
+    fn difference(&self, group: &Path, node: &str) -> Result<Option<String>> {
+        if !self.is_zarr2 {
+            let file = group.join(node).join("zarr.json");
+            let (said, Some(own)) = (&self.metadata[node], document::read(&file)?) else { return Ok(None) };
+            let of_array = || difference(&file, said, &own, zarr3::parse);
+            let of_array = if own["node_type"] == "array" { of_array() } else { None };
+            return Ok(of_array.or_else(|| of_attributes(&said["attributes"], &own["attributes"])));
+        }
+        let file = group.join(node).join(".zarray");
+        let of_array = match (self.metadata.get(&below(node, ".zarray")), document::read(&file)?) {
+            (Some(said), Some(own)) => difference(&file, said, &own, |path, document| {
+                zarr2::parse(path, document, Value::Object(Map::default()))
+            }),
+            _ => None,
+        };
+        let key = below(node, ".zattrs");
+        let own = document::read(&group.join(&key))?.unwrap_or_default();
+        let said = self.metadata.get(&key).unwrap_or(&Value::Null);
+        Ok(of_array.or_else(|| of_attributes(said, &own)))
+    }
+}
+
+fn of_attributes(said: &Value, own: &Value) -> Option<String> {
+    let none = Map::default();
+    let (said, own) = (said.as_object().unwrap_or(&none), own.as_object().unwrap_or(&none));
+    let key = said.keys().chain(own.keys()).find(|key| said.get(*key) != own.get(*key))?;
+    Some(format!("another attribute {key:?} than its own document says"))
+}
+
+/// What a document says of an array that its own does not.
+fn difference(
+    file: &Path,
+    said: &Value,
+    own: &Value,
+    parse: impl Fn(&Path, &Value) -> Result<Metadata>,
+) -> Option<String> {
+    match (parse(file, said), parse(file, own)) {
+        (Ok(said), Ok(own)) => of_arrays(&said, &own),
+        (Err(_), Ok(_)) => Some("what can't be read, though its own document can".to_owned()),
+        // What its own document says can't be read; perhaps these say the same.
+        (_, Err(_)) => {
+            let keys = ["shape", "chunks", "dtype", "data_type", "chunk_grid"];
+            let key = keys.iter().find(|key| said.get(key) != own.get(key))?;
+            Some(format!("the {key} {}, and it has {}", said[key], own[key]))
+        }
+    }
+}
+
+/// What of an array would make readers take its pixels for others. Of codecs, programs say the same in many words.
+fn of_arrays(said: &Metadata, own: &Metadata) -> Option<String> {
+    let (of, is) = (&said.layout, &own.layout);
+    let differs = |what: &str, of: &dyn Debug, is: &dyn Debug| Some(format!("{what} {of:?}, and it has {is:?}"));
+    let fill = |array: &Metadata| fill_value::to_json(array.dtype, &array.fill).to_string();
+    match () {
+        () if of.shape != is.shape => differs("the shape", &of.shape, &is.shape),
+        () if of.chunk_shape != is.chunk_shape => differs("chunks of", &of.chunk_shape, &is.chunk_shape),
+        () if of.file_shape != is.file_shape => differs("shards of", &of.file_shape, &is.file_shape),
+        () if said.dtype != own.dtype => differs("elements of", &said.dtype, &own.dtype),
+        () if said.fill != own.fill => Some(format!("the fill value {}, and it has {}", fill(said), fill(own))),
+        () if names(of) != names(is) => differs("dimensions named", &names(of), &names(is)),
+        () if !has_same_files(of, is) => Some("chunks or indexes in other places than it has".to_owned()),
+        () if said.manifest != own.manifest => Some("another manifest than it has".to_owned()),
+        () if !decodes_alike(&said.chain, &own.chain) => {
+            let listed = |chain: &Chain| chain.names.join(", ");
+            Some(format!("the codecs {}, and it has {}", listed(&said.chain), listed(&own.chain)))
+        }
+        () => None,
+    }
+}
+
+/// The names of dimensions, should one have any.
+fn names(layout: &Layout) -> Option<&Vec<String>> {
+    layout.names.as_ref().filter(|names| names.iter().any(|name| !name.is_empty()))
+}
+
+fn has_same_files(one: &Layout, other: &Layout) -> bool {
+    let (Files::Grid { keys, index }, Files::Grid { keys: other_keys, index: other_index }) =
+        (&one.files, &other.files)
+    else {
+        return true;
+    };
+    // One number has nothing that would part it from others.
+    let first = vec![0; one.shape.len()];
+    keys.key(&first) == other_keys.key(&first) && index == other_index && one.index_order == other.index_order
+}
+
+/// Whether both make the same pixels of the same bytes. How hard an encoder tries is no matter of theirs.
+fn decodes_alike(one: &Chain, other: &Chain) -> bool {
+    let has_same_packing = match (&one.packing, &other.packing) {
+        (BytesCodec::Elements { big_endian: one }, BytesCodec::Elements { big_endian: other }) => one == other,
+        (BytesCodec::Shard(one), BytesCodec::Shard(other)) => {
+            one.chunk_shape == other.chunk_shape && one.table == other.table && decodes_alike(&one.chain, &other.chain)
+        }
+        _ => false,
+    };
+    has_same_packing
+        && one.order == other.order
+        && one.codec.checksum == other.codec.checksum
+        && discriminant(&one.codec.compressor) == discriminant(&other.codec.compressor)
+}

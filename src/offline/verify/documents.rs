@@ -1,0 +1,71 @@
+//! What the documents of a dataset say of each other, and what no document speaks of.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::CheckRun;
+use super::check::{Severity, reason};
+use crate::error::Error;
+use crate::fs::look;
+use crate::offline::array::Array;
+use crate::offline::hierarchy;
+use crate::offline::promises::{self, Broken};
+use crate::offline::stale::{self, Stale};
+
+impl CheckRun<'_> {
+    pub(super) fn documents(&self) {
+        for error in &self.check.tree.broken {
+            match error {
+                Error::Format { path, reason } => self.check.damage(path, reason),
+                Error::Unsupported { path, reason } => self.check.find(Severity::Unchecked, path, None, reason),
+                Error::Io { path, .. } => self.check.damage(path, error.to_string()),
+                other => self.check.damage(self.check.root, other.to_string()),
+            }
+        }
+        let unread = |group: &Path, error| {
+            self.check.damage(group, format!("its consolidated metadata can't be read: {}", reason(error)));
+        };
+        let broken = promises::broken_in_tree(self.check.tree, unread);
+        for Broken { group, what, .. } in broken {
+            self.check.damage(&group, what);
+        }
+        for Stale { group, what } in stale::in_tree(self.check.tree) {
+            self.check.damage(&group, what);
+        }
+    }
+
+    /// Whether all folders of an array's chunks could be listed. Otherwise chunks that were not seen are not lost.
+    pub(super) fn is_listed(&self, array: &Array) -> bool {
+        let is_within = |path: &Path| path.starts_with(array.folder()) && look::is_folder(path);
+        !self.check.tree.broken.iter().any(|error| match error {
+            Error::Format { path, .. } | Error::Unsupported { path, .. } | Error::Io { path, .. } => is_within(path),
+            _ => false,
+        })
+    }
+
+    pub(super) fn leftovers(&self) {
+        for path in &self.check.tree.partial {
+            let what = "was begun by a writer that was stopped, and is no part of the dataset; recover removes it";
+            self.check.note(path, what);
+        }
+        for path in &self.check.tree.unexpected {
+            match look::refuse_dangling(path) {
+                // A folder of chunks, perhaps.
+                Err(error) => self.check.find(Severity::Unchecked, path, None, reason(error)),
+                Ok(()) => self.check.note(path, "belongs to no array of the dataset"),
+            }
+        }
+        let tree = self.check.tree;
+        let groups = tree.groups.iter().map(|group| group.path.as_path());
+        let folders: BTreeSet<&Path> = groups.chain(tree.arrays.iter().map(|node| node.array.path())).collect();
+        for folder in folders.into_iter().filter(|folder| hierarchy::has_two_formats(folder)) {
+            let what = "has documents of Zarr v2 beside its zarr.json, which counts here; other readers may take those";
+            self.check.note(folder, what);
+        }
+        for path in hierarchy::replaced(self.check.root) {
+            let what =
+                "is a dataset that was to be replaced by this one, by a writer that was stopped; remove it yourself";
+            self.check.note(&path, what);
+        }
+    }
+}

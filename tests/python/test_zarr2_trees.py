@@ -1,0 +1,108 @@
+"""Whole datasets of OME-Zarr 0.5 and 0.6 said in 0.4: images with their levels and labels, plates, collections."""
+
+import json
+import pathlib
+
+import numpy as np
+import ome_zarr_models.v04 as v04
+import pytest
+import zarr
+from readers import assert_same
+from test_plates import CUT, plate
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+CAMERA = ["--camera", "640x600xu16", "--frames", "5", "--pixel-size", "0.5um", "--translation", "y=-20,x=7.25"]
+
+
+def arrays(path):
+    """The pixels of all arrays that a reader of Zarr finds, by their names."""
+    root = zarr.open_group(path, mode="r")
+    return {name: node[...] for name, node in root.members(max_depth=None) if isinstance(node, zarr.Array)}
+
+
+def assert_is_zarr2(path, expected):
+    """No reader sees anything but Zarr v2, by consolidated metadata or without."""
+    documents = [file for file in pathlib.Path(path).rglob("zarr.json") if "records" not in file.parts]
+    assert documents == []
+    for use in [None, False]:
+        root = zarr.open_group(path, mode="r", zarr_format=2, use_consolidated=use)
+        for name, pixels in expected.items():
+            assert_same(root[name][...], pixels)
+
+
+@pytest.mark.parametrize("version", ["0.5", "0.6"])
+def test_an_image_keeps_its_levels(tool, replay, tmp_path, version):
+    _, path = replay("synthetic", *CAMERA, "--pyramid", "mean", "--ome", version)
+    tool("repack", path, tmp_path / "o.zarr", "--ome", "0.4")
+    expected = {name: pixels for name, pixels in arrays(path).items() if not name.startswith("records")}
+    assert sorted(expected) == ["0", "1", "2"]
+    assert_is_zarr2(tmp_path / "o.zarr", expected)
+    image = v04.Image.from_zarr(zarr.open_group(tmp_path / "o.zarr", mode="r", zarr_format=2))
+    (said,) = image.attributes.multiscales
+    assert [dataset.path for dataset in said.datasets] == ["0", "1", "2"]
+    steps = said.datasets[2].coordinateTransformations
+    assert (steps[0].scale[1:], steps[1].translation[1:]) == ([2.0, 2.0], [-20 + 0.5 * 1.5, 7.25 + 0.5 * 1.5])
+    tool("verify", tmp_path / "o.zarr")
+    tool("repack", tmp_path / "o.zarr", tmp_path / "back.zarr", "--ome", version, "--shard", "5,600,640")
+    for name, pixels in expected.items():
+        assert_same(zarr.open_group(tmp_path / "back.zarr", mode="r")[name][...], pixels)
+    tool("verify", tmp_path / "back.zarr")
+
+
+@pytest.mark.parametrize("options", [[], ["--skip", "A/1/0/labels/cells"], ["--only", "A/2"], ["--codec", "gzip"]])
+@pytest.mark.parametrize("consolidated", [False, True])
+def test_a_plate_with_labels(tool, tmp_path, options, consolidated):
+    plate(tmp_path / "old.zarr")
+    tool("repack", tmp_path / "old.zarr", tmp_path / "p.zarr", *CUT)
+    if consolidated:
+        zarr.consolidate_metadata(tmp_path / "p.zarr")
+    told = tool("repack", tmp_path / "p.zarr", tmp_path / "o.zarr", "--ome", "0.4", *options)
+    left = {"--skip": "A/1/0/labels/cells", "--only": "A/1"}.get(options[0] if options else None)
+    assert (left in told) if left else "left out" not in told
+    found = arrays(tmp_path / "o.zarr")
+    expected = arrays(tmp_path / "p.zarr")
+    expected = {name: pixels for name, pixels in expected.items() if not left or not name.startswith(left)}
+    assert sorted(found) == sorted(expected) and len(expected) > 3
+    assert_is_zarr2(tmp_path / "o.zarr", expected)
+    assert (tmp_path / "o.zarr/.zmetadata").exists() == consolidated
+    root = zarr.open_group(tmp_path / "o.zarr", mode="r", zarr_format=2)
+    for well in v04.HCS.from_zarr(root).attributes.plate.wells:
+        for field in v04.Well.from_zarr(root[well.path]).attributes.well.images:
+            v04.Image.from_zarr(root[f"{well.path}/{field.path}"])
+            if "labels" in root[f"{well.path}/{field.path}"]:
+                v04.Labels.from_zarr(root[f"{well.path}/{field.path}/labels"])
+    tool("verify", tmp_path / "o.zarr")
+
+
+def test_a_collection(tool, tmp_path):
+    root = zarr.open_group(tmp_path / "c.zarr", mode="w")
+    root.attrs["ome"] = {"version": "0.5", "bioformats2raw.layout": 3}
+    root.create_group("OME").attrs["ome"] = {"version": "0.5", "series": ["0", "1"]}
+    (tmp_path / "c.zarr/OME/METADATA.ome.xml").write_text("<OME/>")
+    axes = [{"name": name, "type": "space"} for name in "yx"]
+    pixels = np.arange(64 * 48, dtype=">f4").reshape(64, 48)
+    for series in "01":
+        image = root.create_group(series)
+        ways = [[{"type": "scale", "scale": [step, step]}] for step in (1, 2)]
+        datasets = [{"path": str(at), "coordinateTransformations": way} for at, way in enumerate(ways)]
+        image.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+        image.attrs["mine"] = [series]
+        for at in range(2):
+            level = pixels[:: at + 1, :: at + 1]
+            image.create_array(str(at), data=level, chunks=(16, 12), shards=(32, 48), dimension_names=["y", "x"])
+    zarr.create_array(tmp_path / "c.zarr/table", data=np.arange(7, dtype="i8"), chunks=(4,))
+    tool("repack", tmp_path / "c.zarr", tmp_path / "o.zarr", "--ome", "0.4")
+    assert_is_zarr2(tmp_path / "o.zarr", arrays(tmp_path / "c.zarr"))
+    said = zarr.open_group(tmp_path / "o.zarr", mode="r", zarr_format=2)
+    assert dict(said.attrs) == {"bioformats2raw.layout": 3} and dict(said["OME"].attrs) == {"series": ["0", "1"]}
+    assert said["1"].attrs["mine"] == ["1"] and said["1/1"].attrs["_ARRAY_DIMENSIONS"] == ["y", "x"]
+    v04.Image.from_zarr(said["1"])
+    assert json.loads((tmp_path / "o.zarr/0/0/.zarray").read_text())["dtype"] == "<f4"
+    assert (tmp_path / "o.zarr/OME/METADATA.ome.xml").read_text() == "<OME/>"
+    tool("verify", tmp_path / "o.zarr")
+
+
+def test_what_can_t_be_done_in_place_says_where_it_can(tool, tmp_path):
+    plate(tmp_path / "old.zarr")
+    tool("repack", tmp_path / "old.zarr", tmp_path / "p.zarr", *CUT)
+    assert "write the result to a new dataset" in tool("repack", tmp_path / "p.zarr", "--ome", "0.4", code=2)
