@@ -28,6 +28,16 @@ pub enum Error {
         /// Why it can't work and what would.
         reason: String,
     },
+    /// A limit of the process or the system, which the run would exceed. Nothing was written.
+    #[error("{limit} = {value}: {reason}")]
+    Limit {
+        /// What is limited.
+        limit: &'static str,
+        /// The limit.
+        value: u64,
+        /// What the run needs, and how to get it.
+        reason: String,
+    },
     /// The operating system refused something.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
@@ -290,6 +300,7 @@ impl Error {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::StorageFull,
                 _ => ErrorKind::Io,
             },
+            Self::Limit { .. } => ErrorKind::Io,
             Self::Exists { .. } | Self::ListenerSet => ErrorKind::AlreadyExists,
             Self::Locked { .. } => ErrorKind::Locked,
             Self::Format { .. } => ErrorKind::Corrupt,

@@ -174,7 +174,7 @@ impl Spelling {
 
 pub(super) fn status_of(error: &Error) -> sw_status {
     match error {
-        Error::Config { .. } => SW_ERROR_CONFIG,
+        Error::Config { .. } | Error::Limit { .. } => SW_ERROR_CONFIG,
         Error::Io { .. } => SW_ERROR_IO,
         Error::RingFull { .. } => SW_RING_FULL,
         Error::FrameSize { .. } => SW_ERROR_FRAME_SIZE,

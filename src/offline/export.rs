@@ -18,7 +18,8 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// As [`read_region`](Self::read_region), and the first error of `take`, after which nothing more is read.
+    /// As [`read_region`](Self::read_region), [`Error::Config`] for a memory of less than two elements, and the first
+    /// error of `take`, after which nothing more is read.
     pub fn read_pieces<E: From<Error>>(
         &self,
         start: &[u64],
@@ -33,7 +34,11 @@ impl Array {
             return if one.is_empty() { Ok(()) } else { take(&one) };
         }
         let element_bytes = self.dtype().size() as u64;
-        let pieces = Pieces::new(start, shape, self.chunk_shape(), (memory_bytes / 2 / element_bytes).max(1));
+        if memory_bytes < 2 * element_bytes {
+            let reason = format!("two pieces of an element each need {} bytes", 2 * element_bytes);
+            return Err(Error::config("memory_bytes", memory_bytes, reason).into());
+        }
+        let pieces = Pieces::new(start, shape, self.chunk_shape(), memory_bytes / 2 / element_bytes);
         thread::scope(|scope| {
             let (full, filled) = mpsc::sync_channel::<Result<Vec<u8>>>(1);
             let (back, empty) = mpsc::channel::<Vec<u8>>();

@@ -35,6 +35,7 @@ pub use array::Array;
 pub use array::manifest::follow_manifests_anywhere;
 pub use axes::Axis;
 pub use describe::{ArrayDescription, Description, Unreadable, describe};
+pub use hierarchy::central::is_dataset;
 pub(crate) use manifest::check_manifest_place;
 pub use manifest::{ManifestOptions, ManifestSummary, WriteManifest, manifest_path};
 pub use progress::Progress;

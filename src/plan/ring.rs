@@ -195,14 +195,14 @@ fn check_descriptors(shards_a_block: u64, files_a_shard: u64) -> Result<u64> {
         many => (format!("{many} shards"), ", or make shards larger, so that a frame lies in fewer of them"),
     };
     match open_files_max() {
-        Some(limit) if limit < needed => Err(Error::config(
-            "open files",
-            limit,
-            format!(
+        Some(limit) if limit < needed => Err(Error::Limit {
+            limit: "open files",
+            value: limit,
+            reason: format!(
                 "the process may have no more, and a run that writes {shards} at a time needs {needed}; raise the \
                  limit (ulimit -n {needed}){twice}{larger}"
             ),
-        )),
+        }),
         Some(limit) => Ok((limit - 64) / files_a_block.max(1)),
         None => Ok(u64::MAX),
     }

@@ -37,8 +37,8 @@ fn child_has_few_descriptors() {
         vec![Dim::time(None).chunk(1).shard(8), Dim::y(128).chunk(16).shard(16), Dim::x(128).chunk(16).shard(16)];
     let config = Config { ring_bytes: 1 << 20, ..dims(wide) };
     let error = refused(&child_path(), "wide.zarr", config);
-    let Error::Config { field: "open files", value, reason } = &error else { panic!("{error:?}") };
-    assert_eq!(value, "128", "{error}");
+    let Error::Limit { limit: "open files", value, reason } = &error else { panic!("{error:?}") };
+    assert_eq!(*value, 128, "{error}");
     assert!(reason.contains("64 shards") && reason.contains("shards larger"), "{error}");
     assert!(reason.contains("ulimit -n 256"), "{error}");
     // Where shards are as large as they can be, they are not blamed.
@@ -96,7 +96,7 @@ fn child_may_open_each_shard_once() {
         Config { ring_bytes: 1 << 20, storage, ..dims(wide) }
     };
     let error = refused(&child_path(), "direct.zarr", config(StorageKind::Direct));
-    let Error::Config { field: "open files", reason, .. } = &error else { panic!("{error:?}") };
+    let Error::Limit { limit: "open files", reason, .. } = &error else { panic!("{error:?}") };
     assert!(error.to_string().contains("130") && reason.contains("another storage"), "{error}");
     for storage in [StorageKind::Mapped, StorageKind::Buffered, StorageKind::Auto] {
         let acquisition = Acquisition::create(child_path().join(format!("{storage:?}.zarr")), config(storage)).unwrap();

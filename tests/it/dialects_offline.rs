@@ -292,7 +292,8 @@ fn repacked_datasets_are_zarr_v3() {
         let told = told(&config);
         let before = files(&path);
         let mut options = RepackOptions { workers: 2, ..RepackOptions::default() };
-        assert!(Repack::new(&path, None, &options).unwrap_err().to_string().contains("a new dataset"), "{told}");
+        let into = RepackOptions { dialect: Some(Dialect::Zarr3), ..options.clone() };
+        assert!(Repack::new(&path, None, &into).unwrap_err().to_string().contains("a new dataset"), "{told}");
         let source = Array::open(&path).unwrap();
         if source.shard_shape().is_none() {
             assert!(Repack::new(&path, Some(&out), &options).unwrap_err().to_string().contains("how large"), "{told}");

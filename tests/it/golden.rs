@@ -269,7 +269,13 @@ fn source(folder: &Path, dialect: Dialect) -> PathBuf {
         // No acquisition writes one.
         let whole = folder.join("whole");
         acquire(&whole, &config(Dialect::Zarr3, Some(6)), &[0, 1, 2, 3, 5]);
-        let options = RepackOptions { dialect, workers: 1, sync: false, reflink: false, ..RepackOptions::default() };
+        let options = RepackOptions {
+            dialect: Some(dialect),
+            workers: 1,
+            sync: false,
+            reflink: false,
+            ..RepackOptions::default()
+        };
         Repack::new(&whole, Some(&path), &options).unwrap().run().unwrap();
         fs::remove_dir_all(whole).unwrap();
         return path;
@@ -297,7 +303,7 @@ fn repacked() {
             ] {
                 let name = format!("{}-to-{}-{what}", from.name(), to.name());
                 let target = folder.path().join(&name);
-                let options = RepackOptions { dialect: to, workers: 1, sync: false, reflink: false, ..options };
+                let options = RepackOptions { dialect: Some(to), workers: 1, sync: false, reflink: false, ..options };
                 let options = match (&options.codec, to) {
                     (Some(_), Dialect::Zarr3) | (None, _) => options,
                     (Some(codec), _) => RepackOptions { codec: Some(Codec { checksum: false, ..*codec }), ..options },

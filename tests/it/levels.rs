@@ -241,7 +241,7 @@ fn a_level_that_becomes_an_image_by_itself_is_sound() {
     for &dialect in Dialect::ALL {
         let compressor = if dialect == Dialect::Precomputed { Compressor::None } else { Compressor::default() };
         let codec = Some(Codec { compressor, checksum: false });
-        let options = RepackOptions { dialect, codec, sync: false, ..RepackOptions::default() };
+        let options = RepackOptions { dialect: Some(dialect), codec, sync: false, ..RepackOptions::default() };
         let out = folder.path().join(dialect.name());
         Repack::new(path.join("1"), Some(&out), &options).unwrap().run().unwrap();
         sound(&out);

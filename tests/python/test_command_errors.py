@@ -146,7 +146,7 @@ WRONG = {
         ("--series", "3", "--series 0"),
         ("--affinity", "9999", "no such core"),
         ("--workers", "5000", "at most 1024"),
-        ("--dialect", "zarr2", "--dialect zarr2"),
+        ("--dialect", "zarr2", "--dialect"),
         ("--policy=error --timeout", "1", "--policy block"),
         ("--voxel-offset", "1,2", "x, y and z"),
     ],
@@ -257,6 +257,79 @@ def test_one_fault_has_one_exit_code(tool, dataset, tmp_path):
             more = {"repack": ["--codec", "none"], "pyramid": ["--levels", "1"]}.get(name, [])
             said = tool(*words, *more, code=3)
             assert "damage" in said or "checksum" in said or "crc32c" in said, (name, said)
+
+
+def unwritable(command, words, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
+    done = subprocess.run([str(word) for word in [command, *words]], stdout=stdout, stderr=stderr)
+    return done.returncode, done.stdout
+
+
+def test_a_stderr_that_can_t_be_written_does_not_end_the_work(command, dataset, tmp_path):
+    verbose = {
+        "replay": ["replay", "synthetic", tmp_path / "r.zarr", "--camera", "64x48xu16", "--frames", 9, "--rate", 5],
+        "repack": ["repack", dataset, tmp_path / "v2.zarr", "--dialect", "zarr2", "--codec", "zlib"],
+        "back": ["repack", tmp_path / "v2.zarr", tmp_path / "back.zarr"],
+        "export": ["export", dataset, tmp_path / "o.npy"],
+    }
+    for name, words in verbose.items():
+        with open("/dev/full", "w") as full:
+            code, said = unwritable(command, [*words, "--json"], stderr=full)
+        assert code == 0 and "error" not in {**json.loads(said), "error": None}.values(), (name, code, said)
+    with open("/dev/full", "w") as full:
+        assert unwritable(command, ["info", tmp_path / "none"], stderr=full)[0] == 3
+    assert (tmp_path / "o.npy").exists()
+
+
+def test_a_stdout_that_can_t_be_written_is_an_error(command, dataset):
+    for words in (["info", dataset], ["--help"], ["verify", dataset, "--json"], ["completions", "bash"]):
+        with open("/dev/full", "w") as full:
+            assert unwritable(command, words, stdout=full)[0] == 1, words
+        read, write = os.pipe()
+        os.close(read)
+        with os.fdopen(write, "w") as gone:
+            assert unwritable(command, words, stdout=gone)[0] == 0, words
+
+
+def test_what_was_not_asked_for_is_not_blamed(tool, fails, dataset, tmp_path):
+    fails("repack", dataset, tmp_path / "o", "--dialect", "zarr3", "--ome", "0.4", code=2, parts=["--ome 0.4", "zarr3"])
+    error = fails("repack", dataset, tmp_path / "o", "--gzip-indexes", code=2, parts=["--gzip-indexes", "precomputed"])
+    assert "--dialect" not in error["message"]
+    tool("repack", dataset, tmp_path / "v2.zarr", "--ome", "0.4")
+    assert (tmp_path / "v2.zarr/0/.zarray").exists()
+    # In place, a dataset keeps its format.
+    tool("repack", tmp_path / "v2.zarr", "--codec", "zstd")
+    assert json.loads((tmp_path / "v2.zarr/0/.zarray").read_text())["compressor"]["id"] == "zstd"
+    tool("verify", tmp_path / "v2.zarr", "-q")
+    assert "stays a file of its own" in tool("repack", tmp_path / "v2.zarr", tmp_path / "back.zarr")
+    said = tool("repack", tmp_path / "v2.zarr", tmp_path / "sharded.zarr", "--shard", "5,20,30", "--codec", "zstd")
+    assert "stays a file" not in said
+    fails("repack", dataset, tmp_path / "p", "--dialect", "zarr2", "--ome", "0.5", code=2, parts=["--ome 0.5"])
+    fails("pyramid", dataset, "--levels", 0, code=2, parts=["--levels 0"])
+    fails("export", dataset, tmp_path / "o.npy", "--region", "t=100", code=2, parts=["--region t=100:"])
+    fails("export", dataset, tmp_path / "o.npy", "--memory", 1, code=2, parts=["--memory 1", "bytes"])
+
+
+def test_nothing_is_recovered_of_a_finished_dataset_that_was_repacked(told, dataset, tmp_path):
+    told("repack", dataset, tmp_path / "o.zarr", "--codec", "zstd")
+    for options in ([], ["--apply"]):
+        assert told("recover", tmp_path / "o.zarr", *options)["images"] == []
+
+
+def test_a_probe_leaves_datasets_alone(fails, dataset):
+    fails("probe", dataset / "0", code=2, parts=["is a dataset"])
+    fails("probe", dataset.parent, "--seconds", 0, code=2, parts=["above 0"])
+
+
+def test_options_stand_where_they_mean_something(command):
+    def page(name):
+        return subprocess.run([command, name, "--help"], check=True, capture_output=True, text=True).stdout
+
+    for name in ("probe", "completions"):
+        assert "--follow-links" not in page(name)
+    for name in COMMANDS:
+        assert "--quiet" in page(name), name
+    assert "zarr2," not in page("replay") and "auto" not in page("repack").replace("automatic", "")
+    assert "preloaded" not in page("probe")
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "completions"])

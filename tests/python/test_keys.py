@@ -86,3 +86,25 @@ def test_a_killed_run_is_recovered_beside_others_arrays(command, tool, tmp_path)
     tool("verify", tmp_path / "study.zarr", "-q")
     after = files(tmp_path / "study.zarr")
     assert {file: after[file] for file in before} == before
+
+
+@pytest.mark.parametrize("dialect", ["zarr2", "zarr2-sharded", "zarr3-transformer", "precomputed"])
+@pytest.mark.parametrize("only", ["deep/a", "deep/a/0"])
+def test_an_image_that_becomes_a_dataset_takes_its_records_along_and_nothing_of_others(tool, tmp_path, dialect, only):
+    many = tmp_path / "many.zarr"
+    for key in ["deep/a", "b"]:
+        camera = ["--camera", "32x24xu16", "--frames", 3, "--no-sync", "--chunk", "1,8,8"]
+        tool("replay", "synthetic", many, "--key", key, *camera)
+    tool("repack", many, tmp_path / "out", "--dialect", dialect, "--only", only, "--codec", "none")
+    tool("verify", tmp_path / "out", "-q")
+    made, source = files(tmp_path / "out"), files(many)
+    for field in ["frame_number", "host_timestamp", "device_timestamp"]:
+        assert (
+            made[tmp_path / "out/records" / field / "zarr.json"]
+            == source[many / "deep/a/records" / field / "zarr.json"]
+        )
+    assert not [folder for folder in ["deep", "a", "b"] if (tmp_path / "out" / folder).exists()]
+    tool("repack", tmp_path / "out", tmp_path / "back", "--shard", "1,24,32")
+    tool("verify", tmp_path / "back", "-q")
+    said = tool("info", tmp_path / "back")
+    assert "records/frame_number" in said

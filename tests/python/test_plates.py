@@ -200,6 +200,7 @@ def test_names_of_dimensions_are_no_guess(tool, tmp_path, names, axes, dialect):
         field.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": said, "datasets": datasets}]}
     out = tmp_path / "out"
     tool("repack", tmp_path / "p.zarr", out, "--dialect", dialect, "--only", "A/1/0/0", "--codec", "zlib")
+    tool("verify", out, "-q")
     file = {"zarr2": "0/.zattrs", "zarr2-sharded": ".zattrs", "zarr3-transformer": "meta/root/0.array.json"}[dialect]
     document = json.loads((out / file).read_text())
     attributes = document.get("attributes", document)

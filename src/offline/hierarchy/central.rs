@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, Speaker, below};
+use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, Speaker, below, has_node};
 use crate::error::{Error, Result};
 use crate::format::{precomputed, zarr3_draft};
 use crate::fs::{document, look};
@@ -29,6 +29,12 @@ pub(crate) struct CentralMetadata {
     pub(super) others: Vec<PathBuf>,
     /// The one document of a precomputed volume.
     info: Option<Value>,
+}
+
+/// Whether a folder is a dataset, or a group or an array of one, by the documents in it, readable or not.
+pub fn is_dataset(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    has_node(path) || !matches!(CentralMetadata::at(path), Ok(None))
 }
 
 impl CentralMetadata {

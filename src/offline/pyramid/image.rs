@@ -167,11 +167,11 @@ pub(super) fn group(path: &Path) -> Result<Value> {
         }
         None if path.is_file() => Err(Error::not_found(path, "is a file; expected the directory of an image")),
         None if !has_node(path) && !path.join("info").is_file() => {
-            Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5"))
+            Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5 or 0.6"))
         }
         _ => {
-            let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 get levels, and repack makes one of \
-                          this: shardwright repack OLD NEW --shard …";
+            let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 and 0.6 get levels, and repack makes one \
+                          of this: shardwright repack OLD NEW --shard …";
             Err(Error::format(path, Refusal::Unsupported(reason.to_owned())))
         }
     }

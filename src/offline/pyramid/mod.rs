@@ -71,8 +71,8 @@ pub struct Pyramid {
 controls!(Pyramid);
 
 impl Pyramid {
-    /// Looks at the image of OME-Zarr 0.5 at `path`, or the only one below, and checks what is asked for; nothing is
-    /// written yet.
+    /// Looks at the image of OME-Zarr 0.5 or 0.6 at `path`, or the only one below, and checks what is asked for;
+    /// nothing is written yet.
     ///
     /// Every level is made of the one before, as during an acquisition, by 2 in y and x and perhaps in z, and has the
     /// chunks, shards and codecs of level 0. Where lengths are odd, the last pixels are made of those that are there.

@@ -53,12 +53,13 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
     if let Some(error) = tree.broken.iter().find(is_in_the_way) {
         return Err(error.clone());
     }
-    let (mut images, mut repacked) = (Vec::new(), false);
+    let (mut images, mut finished, mut unfinished) = (Vec::new(), false, false);
     for group in &tree.groups {
         let Some(own) = Provenance::parse(&group.path, &group.attributes)? else { continue };
         if own.slots.is_none() {
-            // A shard without slot headers looks as one that nothing was written to.
-            repacked = true;
+            // It was repacked: a shard without slot headers looks as one that nothing was written to.
+            let is_finished = own.complete || own.recovered;
+            (finished, unfinished) = (finished || is_finished, unfinished || !is_finished);
             continue;
         }
         let missing = || {
@@ -89,9 +90,13 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
     if let (true, Some(error)) = (images.is_empty(), tree.broken.iter().find(is_root)) {
         return Err(error.clone());
     }
-    if images.is_empty() {
-        let reason = match repacked {
-            true => "it was repacked, which leaves no slot headers: only these can tell what was written",
+    // Of what was finished before it was repacked, there is nothing to recover.
+    if images.is_empty() && (unfinished || !finished) {
+        let reason = match unfinished {
+            true => {
+                "it was repacked before its writer had finished, which leaves no slot headers: only these can tell \
+                 what was written"
+            }
             false => "no image in it was made by shardwright: only its own slot headers can tell what was written",
         };
         return Err(Error::format(root, Refusal::Unsupported(reason.to_owned())));

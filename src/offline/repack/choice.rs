@@ -18,7 +18,7 @@ use crate::offline::stale::{self, Stale};
 
 /// What documents promise and is not there. A result that holds only one of the arrays promises nothing of others.
 pub(super) fn absent(nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<Broken>> {
-    let is_tree = rules(selection.options.dialect).is_tree || zarr2_tree::is_meant(nodes, selection);
+    let is_tree = rules(selection.options.to()).is_tree || zarr2_tree::is_meant(nodes, selection);
     if is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
 }
 

@@ -50,12 +50,12 @@ impl Design {
         stays: Option<&str>,
     ) -> Result<Self> {
         let (metadata, attributes) = (array.metadata(), &said.attributes);
-        refuse_lacking(array, options.dialect)?;
+        refuse_lacking(array, options.to())?;
         let names = Names::of(&metadata.layout, attributes);
         let config = Config {
             // The plan takes other elements for bytes; what they are is said to its result.
             dtype: metadata.dtype.number().unwrap_or(Dtype::U8),
-            dialect: options.dialect,
+            dialect: options.to(),
             dims: dims(array, &names.names, attributes, options)?,
             codec: options
                 .codec
@@ -74,8 +74,8 @@ impl Design {
         } else {
             plan.array = of_elements(array, &config, plan.array)?;
         }
-        plan.array.is_fill_undefined = metadata.is_fill_undefined && rules(options.dialect).undefined_fill;
-        if names.guessed && !rules(options.dialect).numbers_chunks {
+        plan.array.is_fill_undefined = metadata.is_fill_undefined && rules(options.to()).undefined_fill;
+        if names.guessed && !rules(options.to()).numbers_chunks {
             plan.array.layout.names = None;
         }
         if let Some(name) = stays {
@@ -200,11 +200,11 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
 fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
     let metadata = array.metadata();
     let count = metadata.layout.shape.len();
-    if !rules(options.dialect).shares_files && !options.shard.is_empty() {
-        let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.dialect);
+    if !rules(options.to()).shares_files && !options.shard.is_empty() {
+        let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.to());
         return Err(Error::config("shard", format_args!("{:?}", options.shard), reason));
     }
-    let volume = rules(options.dialect).numbers_chunks;
+    let volume = rules(options.to()).numbers_chunks;
     // Shards of a volume are boxes of a power of two: what was elsewhere is hardly one.
     let kept =
         if array.shard_shape().is_some() && !volume { metadata.layout.file_within_grid() } else { vec![0; count] };
@@ -296,7 +296,7 @@ fn carried_offset(array: &Array, attributes: &Map<String, Value>) -> Option<[i64
 /// What is wished of a volume; where nothing is, what the old one was, if it was one.
 fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Volume {
     let mut volume = options.volume.clone();
-    if !rules(options.dialect).numbers_chunks {
+    if !rules(options.to()).numbers_chunks {
         return volume;
     }
     let Some(old) = array.layout().volume() else {

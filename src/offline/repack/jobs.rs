@@ -11,7 +11,7 @@ use super::change::{Change, is_laid_out_as};
 use super::design::{self, Design};
 use super::groups::{self, RepackedGroup, has_ome_aside};
 use super::image_attributes::ImageAttributes;
-use super::left_out::LeftOut;
+use super::left_out::{LeftOut, records_of};
 use super::missing::GivenUp;
 use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
@@ -92,6 +92,18 @@ pub(super) struct Roots<'a> {
     pub(super) absent: &'a [Broken],
 }
 
+/// That chunks which were files of another format are files still, where nobody asked for that.
+fn note_of_files(jobs: &[ArrayJob], options: &RepackOptions) -> Option<String> {
+    let is_file = |job: &&ArrayJob| {
+        let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
+        !from.layout.rules().is_tree && !to.layout.has_index() && to.layout.shape.len() > 1
+    };
+    let job = jobs.iter().find(is_file).filter(|_| !options.is_unsharded())?;
+    let bare = if job.change.target.codec().checksum { "" } else { ", without checksums" };
+    let help = if bare.is_empty() { "" } else { ", and the option `codec` encodes them with checksums" };
+    Some(format!("each chunk stays a file of its own{bare}; the option `shard` puts them into shards{help}"))
+}
+
 /// All that there is to do.
 #[derive(Debug)]
 pub(super) struct ArrayJobs {
@@ -100,6 +112,8 @@ pub(super) struct ArrayJobs {
     pub(super) groups: Vec<RepackedGroup>,
     /// What is there only in the old format, and not copied.
     pub(super) left: Vec<PathBuf>,
+    /// The folder of the records beside an image that becomes a dataset of its own: they go with it.
+    pub(super) records: Option<PathBuf>,
     /// Files that take the places of others, by their names below the dataset.
     pub(super) files: Vec<(String, Vec<u8>)>,
     /// What somebody should know who reads the result, as sentences.
@@ -114,12 +128,8 @@ impl ArrayJobs {
         pool: &Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
         let options = selection.options;
-        if rules(options.dialect).is_tree {
-            if options.volume != Volume::default() {
-                let reason =
-                    "has no key, hash, bits, voxel offset or resolution: only precomputed has; leave these out";
-                return Err(Error::config("dialect", options.dialect, reason));
-            }
+        if rules(options.to()).is_tree {
+            refuse_volume(options)?;
             let left_out = LeftOut::of_zarr3(&nodes, selection).with(roots.absent, roots.copied);
             let mut left = left_of_others(roots.root, &nodes, selection)?;
             left.extend(left_out.paths());
@@ -143,6 +153,7 @@ impl ArrayJobs {
             left.extend(lists.left);
             notes.extend(lists.notes);
             notes.extend(groups.iter_mut().filter_map(|group| group.say_in(options.ome)));
+            notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
             if !roots.copied {
                 let arrays = jobs.iter().filter(|job| !job.in_place).map(|job| job.change.source.path().to_path_buf());
@@ -154,9 +165,9 @@ impl ArrayJobs {
             } else {
                 groups.iter_mut().for_each(|group| group.consolidate_as_before(roots.root, &names));
             }
-            return Ok(Self { jobs, form: ResultForm::Zarr3, groups, left, files: lists.files, notes });
+            return Ok(Self { jobs, form: ResultForm::Zarr3, groups, left, records: None, files: lists.files, notes });
         }
-        let is_kept = |array: &Array| array.layout().dialect == options.dialect;
+        let is_kept = |array: &Array| array.layout().dialect == options.to();
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
             return kept(nodes, roots, selection, pool);
         }
@@ -165,9 +176,34 @@ impl ArrayJobs {
 
     /// All else stays as it is.
     fn of_kept(jobs: Vec<ArrayJob>) -> Self {
-        let (groups, left, files, notes) = Default::default();
-        Self { jobs, form: ResultForm::Kept, groups, left, files, notes }
+        let (groups, left, records, files, notes) = Default::default();
+        Self { jobs, form: ResultForm::Kept, groups, left, records, files, notes }
     }
+}
+
+/// Refuses what only a volume has.
+fn refuse_volume(options: &RepackOptions) -> Result<()> {
+    let Some((field, value)) = given_of(&options.volume) else { return Ok(()) };
+    let reason = format!("only precomputed has that, but the result is {}; leave it out", options.to());
+    Err(Error::config(field, value, reason))
+}
+
+/// The first field of a volume that somebody has set.
+fn given_of(volume: &Volume) -> Option<(&'static str, String)> {
+    let Volume { key, hash, preshift_bits, minishard_bits, shard_bits, gzip_indexes, voxel_offset, resolution } =
+        volume;
+    let usual = Volume::default();
+    let fields = [
+        ("volume.key", key.clone()),
+        ("volume.hash", (*hash != usual.hash).then(|| hash.to_string())),
+        ("volume.preshift_bits", preshift_bits.map(|bits| bits.to_string())),
+        ("volume.minishard_bits", minishard_bits.map(|bits| bits.to_string())),
+        ("volume.shard_bits", shard_bits.map(|bits| bits.to_string())),
+        ("volume.gzip_indexes", gzip_indexes.then(|| gzip_indexes.to_string())),
+        ("volume.voxel_offset", (*voxel_offset != usual.voxel_offset).then(|| format!("{voxel_offset:?}"))),
+        ("volume.resolution", resolution.map(|resolution| format!("{resolution:?}"))),
+    ];
+    fields.into_iter().find_map(|(field, value)| Some((field, value?)))
 }
 
 /// Arrays of which only chunks change their places. Documents stay as they are.
@@ -199,7 +235,7 @@ fn kept(
 
 /// The one array that becomes a dataset of a dialect which has no others.
 fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
-    let to = selection.options.dialect.name();
+    let to = selection.options.to().name();
     let taken = nodes.iter().filter(|node| selection.takes(&node.name)).filter_map(|node| Some((node, node.array()?)));
     let sharded = taken.clone().any(|(_, array)| array.layout().has_index());
     let is_image = |array: &Array| array.layout().has_index() || (!sharded && array.shape().len() > 1);
@@ -224,6 +260,8 @@ struct Surroundings {
     image: ImageAttributes,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
+    /// The folder of the image's records.
+    records: Option<PathBuf>,
     /// An array that would be missing in the result, and that nobody has given up.
     lost: Option<String>,
     /// In the same tree of documents, the array and all around it keep their places.
@@ -232,15 +270,18 @@ struct Surroundings {
 
 impl Surroundings {
     fn of(nodes: &[Node], name: &str, roots: &Roots<'_>, selection: &Selection<'_>) -> Result<Self> {
-        let to = selection.options.dialect;
+        let to = selection.options.to();
         let is_same = |node: &Node| node.array().is_some_and(|array| array.layout().dialect == to);
         let mut image = ImageAttributes::of(nodes, name, to)?;
         if !rules(to).shares_files && nodes.iter().any(|node| node.name == name && is_same(node)) {
             image.notes.clear();
-            return Ok(Self { image, left: Vec::new(), lost: None, stays: true });
+            return Ok(Self { image, left: Vec::new(), records: None, lost: None, stays: true });
         }
-        let left_out = LeftOut::of_designed(nodes, name);
-        let (around, others): (Vec<_>, Vec<_>) = groups(nodes).partition(|group| is_above(&group.name, name));
+        let records = records_of(nodes, name);
+        let left_out = LeftOut::of_designed(nodes, name, records.map(|records| &*records.name));
+        let is_of_records = |group: &Node| records.is_some_and(|records| records.name == group.name);
+        let groups = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_)) && !is_of_records(node));
+        let (around, others): (Vec<_>, Vec<_>) = groups.partition(|group| is_above(&group.name, name));
         let lost = left_out.names().find(|lost| !roots.copied || selection.takes(lost)).map(str::to_owned);
         image.notes.extend(left_out.notes(to.name()));
         let is_gone = |node: &Node| node.name == name || left_out.has(&node.name);
@@ -255,18 +296,12 @@ impl Surroundings {
             }
         }
         left.extend(left_out.paths());
-        Ok(Self { image, left, lost, stays: false })
+        Ok(Self { image, left, records: records.map(|records| records.path.clone()), lost, stays: false })
     }
 }
 
 /// The documents that groups have in Zarr v2 and v3.
 const OF_GROUPS: [&str; 4] = ["zarr.json", ".zattrs", ".zgroup", ".zmetadata"];
-
-/// All groups but those of records, which stay beside an image of any format.
-fn groups(nodes: &[Node]) -> impl Iterator<Item = &Node> {
-    let is_of_records = |name: &str| name == "records" || name.ends_with("/records");
-    nodes.iter().filter(move |node| matches!(node.kind, NodeKind::Group(_)) && !is_of_records(&node.name))
-}
 
 fn has_attributes(group: &Node) -> Result<bool> {
     let document = group.document()?;
@@ -281,13 +316,13 @@ fn designed(
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<ArrayJobs> {
     let options = selection.options;
-    let to = options.dialect.name();
+    let to = options.to().name();
     let name = only_array(&nodes, selection)?;
-    let Surroundings { image, mut left, lost, stays } = Surroundings::of(&nodes, &name, roots, selection)?;
+    let Surroundings { image, mut left, records, lost, stays } = Surroundings::of(&nodes, &name, roots, selection)?;
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, NodeKind::Array(_)));
     let Some(Node { path, kind: NodeKind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
-    if !roots.copied && from != options.dialect {
+    if !roots.copied && from != options.to() {
         let reason = format!(
             "{} is of {}, whose documents have other names; write the result to a new dataset",
             path.display(),
@@ -323,7 +358,7 @@ fn designed(
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
     let job = ArrayJob::new(name, Value::Object(document), false, change);
-    Ok(ArrayJobs { form: ResultForm::Designed, left, notes: image.notes, ..ArrayJobs::of_kept(vec![job]) })
+    Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes: image.notes, ..ArrayJobs::of_kept(vec![job]) })
 }
 
 /// Documents that others take the place of.
@@ -371,7 +406,7 @@ fn of_zarr3(
         if is_new && !roots.copied {
             let dialect = source.layout().dialect;
             let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
-            return Err(Error::config("dialect", options.dialect, reason));
+            return Err(Error::config("dialect", options.to(), reason));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
         let group = |name: &str| groups.iter().rev().find(|group: &&RepackedGroup| group.name == name);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::nodes::{converted_groups, groups_above};
+use super::nodes::{converted_groups, groups_above, is_above};
 use super::refusal::called;
 use super::selection::Selection;
 use super::target::changes_format;
@@ -11,6 +11,9 @@ use crate::fs::look;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, has_node};
 use crate::offline::promises::Broken;
+
+/// What the group of an image's records is called.
+pub(super) const RECORDS: &str = "records";
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
@@ -53,10 +56,11 @@ impl LeftOut {
         Self::new(missing, kept)
     }
 
-    /// Those beside the only array of a dataset, but for the records of its frames.
-    pub(super) fn of_designed(nodes: &[Node], only: &str) -> Self {
+    /// Those beside the only array of a dataset, but for those in the group of its `records`.
+    pub(super) fn of_designed(nodes: &[Node], only: &str, records: Option<&str>) -> Self {
         let others = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)) && node.name != only);
-        let (records, missing): (Vec<_>, Vec<_>) = others.partition(|node| is_record(node, only));
+        let is_record = |node: &&Node| records.is_some_and(|records| is_above(records, &node.name)) && is_zarr3(node);
+        let (records, missing): (Vec<_>, Vec<_>) = others.partition(is_record);
         Self::new(missing, records)
     }
 
@@ -113,12 +117,17 @@ impl LeftOut {
     }
 }
 
-/// Whether an array is one of those in which this crate's writer keeps what came with each frame of the image: these
-/// look the same beside an image of any format.
-fn is_record(node: &Node, image: &str) -> bool {
+/// The group of the arrays in which this crate's writer keeps what came with each frame of an image. They look the same
+/// beside an image of any format.
+pub(super) fn records_of<'a>(nodes: &'a [Node], image: &str) -> Option<&'a Node> {
     let group = image.rsplit_once('/').map_or("", |(group, _)| group);
-    let is_in = |place: &str| node.name.starts_with(&below(place, "records/"));
-    (is_in(group) || is_in(image)) && is_zarr3(node)
+    // In Zarr v2 they stand below the array.
+    let places = [group, image].map(|place| below(place, RECORDS));
+    places.iter().find_map(|place| nodes.iter().find(|node| node.name == *place && is_group(node)))
+}
+
+fn is_group(node: &Node) -> bool {
+    matches!(node.kind, NodeKind::Group(_)) && look::is_file(&node.path.join("zarr.json"))
 }
 
 fn is_zarr3(node: &Node) -> bool {

@@ -7,12 +7,13 @@ use super::options::RepackOptions;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::format::provenance::{Ending, ProvenanceMut};
+use crate::format::provenance::{Ending, ProvenanceMut, is_unfinished};
 use crate::fs as os;
 use crate::offline::array::Array;
 use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::lost::LostChunks;
 use crate::offline::promises::Broken;
 use crate::offline::ranges::Ranges;
@@ -47,6 +48,23 @@ pub(super) fn refuse_absent(absent: &[Broken], options: &RepackOptions) -> Resul
         }
         _ => Ok(()),
     }
+}
+
+/// Chunks of an open shard are found only by their headers, which stand in what looks like a gap. A copy has no headers
+/// any more, so that nothing could recover it.
+pub(super) fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
+    for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
+        let of_image = match &node.kind {
+            NodeKind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
+            _ => false,
+        };
+        if of_image || is_unfinished(&node.document()?["attributes"]) {
+            let reason = "its writer did not finish, and the result would lack what a recovery may still find, and \
+                          could not be recovered; recover it first, or give that up with the option `incomplete`";
+            return Err(Error::format(&node.path, reason));
+        }
+    }
+    Ok(())
 }
 
 impl GivenUp {

@@ -61,11 +61,10 @@ use serde_json::{Map, Value, json};
 use crate::archive_file::{check_dialect, is_archive_name};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
-use crate::format::provenance::is_unfinished;
 use crate::fs::{self as os, Lock};
 use crate::fs::{links, look};
 use crate::offline::array::Array;
-use crate::offline::hierarchy::walk::{self, Node, NodeKind};
+use crate::offline::hierarchy::walk;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use change::Change;
 use consolidated::Consolidated;
@@ -103,6 +102,8 @@ pub struct Repack {
     groups: Vec<RepackedGroup>,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
+    /// The folder of records that go with an image which becomes a dataset of its own.
+    records: Option<PathBuf>,
     /// Files that take the places of others, by their names below the dataset.
     files: Vec<(String, Vec<u8>)>,
     todo: Vec<(usize, Vec<u64>)>,
@@ -147,27 +148,29 @@ impl Repack {
     /// that its writer counted, or is not complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let (root, options) = selection::of_path(root_of(path.as_ref(), out.is_none())?, options)?;
-        let options = options.as_ref();
         let out = out.map(os::absolute).transpose()?;
+        let options = if out.is_some() { options.with_dialect(None) } else { options.into_owned() };
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let is_there = out.as_ref().is_some_and(|out| out.exists());
         let is_untidy = is_there && Staging::is_spent(&staging)?;
         if is_there && !is_untidy {
             Staging::sweep(&staging);
         }
-        out.iter().try_for_each(|out| check_out(&root, out, options.dialect))?;
+        out.iter().try_for_each(|out| check_out(&root, out, options.to()))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
         if !options.incomplete {
-            refuse_unfinished(&nodes)?;
+            missing::refuse_unfinished(&nodes)?;
         }
+        let options = &options.with_dialect(nodes::dialect_of(&nodes, &options)?);
         options.check()?;
         let selection = Selection::new(&nodes, options)?;
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
         let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
-        let ArrayJobs { mut jobs, form, groups, left, files, notes } = choice::jobs(nodes, &roots, &selection, &pool)?;
+        let ArrayJobs { mut jobs, form, groups, left, records, files, notes } =
+            choice::jobs(nodes, &roots, &selection, &pool)?;
         let done = match &out {
             Some(_) if is_untidy => Some(EarlierResult::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
@@ -189,6 +192,7 @@ impl Repack {
             form,
             groups,
             left,
+            records,
             files,
             todo,
             counters,
@@ -348,7 +352,8 @@ impl Repack {
         let changes = self.changes();
         let is_whole = self.out.is_some() || self.form == ResultForm::Designed;
         if is_whole {
-            Rest { root: &self.root, changes: &changes, left: &self.left, sync }.copy(&tree)?;
+            Rest { root: &self.root, changes: &changes, left: &self.left, records: self.records.as_deref(), sync }
+                .copy(&tree)?;
             self.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
@@ -356,7 +361,8 @@ impl Repack {
                 ResultForm::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !is_whole {
-                        Rest { root: job.change.source.path(), changes: &changes, left: &[], sync }.copy(&place)?;
+                        Rest { root: job.change.source.path(), changes: &changes, left: &[], records: None, sync }
+                            .copy(&place)?;
                     }
                     let old = job.change.source.document();
                     let mut document = job.document.clone();
@@ -462,21 +468,4 @@ fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Chunks of an open shard are found only by their headers, which stand in what looks like a gap. A copy has no headers
-/// any more, so that nothing could recover it.
-fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
-    for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
-        let of_image = match &node.kind {
-            NodeKind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
-            _ => false,
-        };
-        if of_image || is_unfinished(&node.document()?["attributes"]) {
-            let reason = "its writer did not finish, and the result would lack what a recovery may still find, and \
-                          could not be recovered; recover it first, or give that up with the option `incomplete`";
-            return Err(Error::format(&node.path, reason));
-        }
-    }
-    Ok(())
 }

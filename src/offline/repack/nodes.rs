@@ -1,7 +1,10 @@
 //! Which arrays and groups of a dataset are concerned, and by what.
 
+use super::options::RepackOptions;
 use super::selection::Selection;
 use super::target::changes_format;
+use crate::config::Dialect;
+use crate::error::Result;
 use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
@@ -14,6 +17,14 @@ pub(super) fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
 
 pub(super) fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
     nodes.iter().filter_map(|node| Some((node, node.array()?)))
+}
+
+/// The format of the images that are repacked, if all have the same.
+pub(super) fn dialect_of(nodes: &[Node], options: &RepackOptions) -> Result<Option<Dialect>> {
+    let selection = Selection::new(nodes, options)?;
+    let taken = arrays(nodes).filter(|(node, _)| selection.takes(&node.name));
+    let dialects: Vec<Dialect> = taken.map(|(_, array)| array.layout().dialect).collect();
+    Ok(dialects.first().copied().filter(|first| dialects.iter().all(|dialect| dialect == first)))
 }
 
 /// The groups above an array, from the root down.

@@ -59,15 +59,17 @@ pub struct RepackOptions {
     /// where the group around them becomes another format, in which no reader would find them, they are left out, and
     /// [`Repack::notes`](super::Repack::notes) names them.
     pub skip: Vec<String>,
-    /// The on-disk format of the result. In place only where it is the one that the dataset has.
-    pub dialect: Dialect,
-    /// The version in which OME-Zarr's metadata are said. `None`: as they are, and [`Dialect::Zarr2`] has 0.4. That has
-    /// no other, and [`Dialect::Zarr3`] has 0.5 and 0.6.
+    /// The on-disk format of the result. `None`: in place, the one that the dataset has; of a new dataset,
+    /// [`Dialect::Zarr3`], or [`Dialect::Zarr2`] with [`ome`](Self::ome) 0.4. In place, another is refused.
+    pub dialect: Option<Dialect>,
+    /// The version of the OME-Zarr metadata. `None`: unchanged, and [`Dialect::Zarr2`] has 0.4. That has no other, and
+    /// [`Dialect::Zarr3`] has 0.5 and 0.6.
     pub ome: Option<OmeVersion>,
     /// The order of chunks in their shard.
     pub order: ChunkOrder,
     /// How chunks are encoded from now on. `None`: as they are, but without a checksum where the dialect has none;
-    /// their bytes are copied where their shape stays, too.
+    /// their bytes are copied where their shape stays, too. A checksum that the dialect has no place for is refused
+    /// where [`dialect`](Self::dialect) names that, and left out otherwise.
     pub codec: Option<Codec>,
     /// Chunk length in elements, of all dimensions or only the last ones; 0, or none, keeps what is.
     pub chunk: Vec<u64>,
@@ -101,6 +103,23 @@ pub struct RepackOptions {
 }
 
 impl RepackOptions {
+    /// The on-disk format of the result, once [`with_dialect`](Self::with_dialect) has settled it.
+    pub(super) fn to(&self) -> Dialect {
+        self.dialect.unwrap_or_default()
+    }
+
+    /// The same with a format that nobody has named: `own`, which the dataset has that is changed in place, or that of
+    /// new datasets.
+    pub(super) fn with_dialect(&self, own: Option<Dialect>) -> Self {
+        if self.dialect.is_some() {
+            return self.clone();
+        }
+        let dialect = own.or_else(|| self.ome.and_then(dialect_of_ome)).unwrap_or_default();
+        let mut codec = self.codec.clone();
+        codec.iter_mut().for_each(|codec| codec.checksum &= rules(dialect).checksums);
+        Self { dialect: Some(dialect), codec, ..self.clone() }
+    }
+
     pub(super) fn is_unsharded(&self) -> bool {
         self.sharding == Sharding::Unsharded
     }
@@ -132,12 +151,12 @@ impl RepackOptions {
             let reason = "only an acquisition chooses by itself; name the codec that the result shall have";
             return Err(Error::config("codec.compressor", "auto", reason));
         }
-        if let Some(version) = self.ome {
-            let has = |dialect: &&Dialect| rules(**dialect).ome_versions.contains(&version);
-            if let (false, Some(of)) = (has(&&self.dialect), Dialect::ALL.iter().find(has)) {
-                let reason = format!("is the metadata of the dialect {of}, but {} is asked for", self.dialect);
-                return Err(Error::config("ome", version, reason));
-            }
+        if let Some(version) = self.ome
+            && !rules(self.to()).ome_versions.contains(&version)
+            && let Some(of) = dialect_of_ome(version)
+        {
+            let reason = format!("is of the dialect {of}, but the result is {}", self.to());
+            return Err(Error::config("ome", version, reason));
         }
         if !self.is_unsharded() {
             return Ok(());
@@ -153,12 +172,17 @@ impl RepackOptions {
         if let Some(checksum) = self.index_checksum {
             return Err(Error::config("index_checksum", checksum, reason));
         }
-        if !rules(self.dialect).plain_files {
-            let reason = format!("is not written in {}; zarr3 and zarr2 are possible", self.dialect);
+        if !rules(self.to()).plain_files {
+            let reason = format!("is not written in {}; zarr3 and zarr2 are possible", self.to());
             return Err(Error::config("sharding", self.sharding, reason));
         }
         Ok(())
     }
+}
+
+/// The first dialect that has this version of the metadata.
+fn dialect_of_ome(version: OmeVersion) -> Option<Dialect> {
+    Dialect::ALL.iter().copied().find(|dialect| rules(*dialect).ome_versions.contains(&version))
 }
 
 impl Default for RepackOptions {
@@ -166,7 +190,7 @@ impl Default for RepackOptions {
         Self {
             only: Vec::new(),
             skip: Vec::new(),
-            dialect: Dialect::default(),
+            dialect: None,
             ome: None,
             order: ChunkOrder::C,
             codec: None,

@@ -24,7 +24,7 @@ pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Err
     if is_about_shards && !options.chunk.is_empty() {
         return Error::config("chunk", format_args!("{:?}", options.chunk), reason);
     }
-    Error::config("dialect", options.dialect, reason)
+    Error::config("dialect", options.to(), reason)
 }
 
 /// Of an array that would be lost where `only` becomes all that there is.
@@ -35,7 +35,7 @@ pub(super) fn of_neighbour(name: &str, only: &str, options: &RepackOptions) -> E
         called(only),
         called(name)
     );
-    Error::config("dialect", options.dialect, reason)
+    Error::config("dialect", options.to(), reason)
 }
 
 /// Of a dataset in which no array is concerned, though it has some.
@@ -44,7 +44,7 @@ pub(super) fn of_nothing(root: &Path, options: &RepackOptions) -> Error {
         let reason = "no array that is to be repacked has shards, or rows and columns of which shards are made";
         return Error::config("shard", format_args!("{:?}", options.shard), reason);
     }
-    let help = match options.dialect {
+    let help = match options.to() {
         _ if options.is_unsharded() => "",
         dialect if !rules(dialect).shares_files => {
             "; the option `sharding` takes arrays whose chunks are files, and keeps them so"

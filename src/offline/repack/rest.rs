@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::change::Change;
+use super::left_out::RECORDS;
 use super::shard::{copy_range, same_bytes};
 use crate::error::{Error, Result};
 use crate::fs::{self as os, LOCK_FILE};
@@ -17,13 +18,16 @@ pub(super) struct Rest<'a> {
     pub(super) root: &'a Path,
     pub(super) changes: &'a [&'a Change],
     pub(super) left: &'a [PathBuf],
+    /// The folder of records that stand at the root of the copy.
+    pub(super) records: Option<&'a Path>,
     pub(super) sync: bool,
 }
 
 impl Rest<'_> {
     /// Copies everything that is no shard of an array that changes, and no document that is rewritten, nor in `left`.
     pub(super) fn copy(&self, to: &Path) -> Result<()> {
-        self.folder(self.root, to, 0)
+        self.folder(self.root, to, 0)?;
+        self.records.map_or(Ok(()), |records| self.folder(records, &to.join(RECORDS), 1))
     }
 
     /// A folder appears only for what goes into it: where one held nothing but chunks, a new shard may be.
@@ -39,7 +43,10 @@ impl Rest<'_> {
             let text = name.to_string_lossy();
             let copied = to.join(name);
             let is_link = entry.is_symlink();
-            if text == LOCK_FILE || text == RECEIPT || os::is_partial(&text) || self.left.contains(&entry) {
+            if text == LOCK_FILE || text == RECEIPT || os::is_partial(&text) {
+                continue;
+            }
+            if self.left.contains(&entry) || self.records.is_some_and(|records| records == entry) {
                 continue;
             }
             if !is_link && look::is_folder(&entry) || self.is_above_change(&entry) {

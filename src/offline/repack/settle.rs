@@ -35,7 +35,10 @@ impl<'a> Mentions<'a> {
     /// Corrects what groups in the dataset at `root` say of arrays that have changed.
     pub(super) fn put_groups(&self, root: &Path) -> Result<()> {
         for job in self.jobs {
-            let array = job.change.source.path().strip_prefix(self.root).unwrap_or(Path::new(""));
+            // An image that becomes a dataset of its own has its records at the root.
+            let is_moved = job.change.design.as_ref().is_some_and(|design| design.stays().is_none());
+            let array = if is_moved { None } else { job.change.source.path().strip_prefix(self.root).ok() };
+            let array = array.unwrap_or(Path::new(""));
             job.given_up.settle_records(root, array)?;
             let mut document = job.document.clone();
             if job.in_place && forget_slots_of_level(&mut document, job) && document != job.document {

@@ -57,7 +57,7 @@ pub(super) fn of(
     }
     let keys = match &layout.files {
         Files::Grid { keys, .. } if !is_new && metadata.manifest.is_none() => *keys,
-        _ => KeyEncoding::of_writer(rules(options.dialect).key_prefix),
+        _ => KeyEncoding::of_writer(rules(options.to()).key_prefix),
     };
     let names = layout.names.clone().or(names);
     let mut attributes = metadata.attributes.clone();
@@ -67,7 +67,7 @@ pub(super) fn of(
     }
     let files = Files::Grid { keys, index };
     let layout = Layout {
-        dialect: options.dialect,
+        dialect: options.to(),
         shape: layout.shape.clone(),
         names,
         chunk_shape: chunk,
@@ -75,7 +75,7 @@ pub(super) fn of(
         files,
         index_order: None,
     };
-    let is_fill_undefined = metadata.is_fill_undefined && rules(options.dialect).undefined_fill;
+    let is_fill_undefined = metadata.is_fill_undefined && rules(options.to()).undefined_fill;
     let target = Metadata { layout, chain, attributes, is_fill_undefined, manifest: None, ..metadata.clone() };
     let target = target.check(&node.path);
     let target = target.map_err(|error| match error {
@@ -114,7 +114,7 @@ fn refuse_undecided(array: &Array, options: &RepackOptions) -> Result<()> {
     }
     let reason = "its shards are no boxes, as those of Zarr are; the option `shard` says how large shards shall be, \
                   and the option `sharding` that there are to be none";
-    Err(Error::config("dialect", options.dialect, reason))
+    Err(Error::config("dialect", options.to(), reason))
 }
 
 fn new_document(target: &Metadata) -> Value {

@@ -29,7 +29,7 @@ pub(super) fn is_meant(nodes: &[Node], selection: &Selection<'_>) -> bool {
     let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, _)| is_taken(node, selection)).collect();
     let is_zarr3 = |array: &Array| array.layout().rules().is_tree;
     let is_of_tree = |array: &Array| is_zarr3(array) || !array.layout().rules().shares_files;
-    !rules(selection.options.dialect).shares_files
+    !rules(selection.options.to()).shares_files
         && taken.len() > 1
         && taken.iter().any(|(_, array)| is_zarr3(array))
         && taken.iter().all(|(_, array)| is_of_tree(array))
@@ -52,14 +52,14 @@ pub(super) fn jobs(
         let reason = format!(
             "{} is of {}, whose documents have other names; write the result to a new dataset",
             roots.root.display(),
-            from.map_or(options.dialect, |(_, array)| array.layout().dialect)
+            from.map_or(options.to(), |(_, array)| array.layout().dialect)
         );
-        return Err(Error::config("dialect", options.dialect, reason));
+        return Err(Error::config("dialect", options.to(), reason));
     }
     let left_out = LeftOut::of_zarr2(&nodes, selection).with(roots.absent, true);
     let (mut jobs, mut groups) = (Vec::new(), Vec::new());
     let mut left: Vec<PathBuf> = left_out.paths().collect();
-    let mut notes = left_out.notes(options.dialect.name());
+    let mut notes = left_out.notes(options.to().name());
     for node in nodes {
         let is_zarr3 = look::is_file(&node.path.join("zarr.json"));
         match node.kind {
@@ -81,7 +81,7 @@ pub(super) fn jobs(
     notes.extend(lists.notes);
     // What 0.6 has and 0.5 has not, 0.4 has not either.
     notes.extend(groups.iter_mut().filter_map(|group| group.say_in(Some(OmeVersion::V0_5))));
-    Ok(ArrayJobs { jobs, form: ResultForm::Zarr2, groups, left, files: lists.files, notes })
+    Ok(ArrayJobs { jobs, form: ResultForm::Zarr2, groups, left, records: None, files: lists.files, notes })
 }
 
 fn job(
@@ -105,9 +105,9 @@ fn job(
 /// What an array becomes.
 fn metadata(source: &Array, selection: &Selection<'_>) -> Result<Metadata> {
     let (options, old) = (selection.options, source.metadata());
-    refuse_lacking(source, options.dialect)?;
+    refuse_lacking(source, options.to())?;
     if !options.shard.is_empty() {
-        let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.dialect);
+        let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.to());
         return Err(Error::config("shard", format_args!("{:?}", options.shard), reason));
     }
     let innermost = old.chain.innermost_chunk().unwrap_or_else(|| old.layout.chunk_shape.clone());
@@ -117,12 +117,12 @@ fn metadata(source: &Array, selection: &Selection<'_>) -> Result<Metadata> {
     // Zarr v2 has no checksums of chunks.
     let codec = options.codec.clone().unwrap_or(Codec { checksum: false, ..source.codec().clone() });
     let layout = Layout {
-        dialect: options.dialect,
+        dialect: options.to(),
         shape: old.layout.shape.clone(),
         names: old.layout.names.clone(),
         file_shape: chunk_shape.clone(),
         chunk_shape,
-        files: Files::Grid { keys: KeyEncoding::of_writer(rules(options.dialect).key_prefix), index: None },
+        files: Files::Grid { keys: KeyEncoding::of_writer(rules(options.to()).key_prefix), index: None },
         index_order: None,
     };
     let chain = Chain::new(codec, false, old.dtype, None);

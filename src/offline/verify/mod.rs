@@ -71,7 +71,7 @@ pub struct ArrayVerified {
     /// Chunks without a slot header: another writer's.
     pub without_header: u64,
     /// Chunks that decode, but that neither a checksum nor a slot header vouches for.
-    pub unvouched: u64,
+    pub without_checksum: u64,
     /// Pieces of damage in it.
     pub damage: u64,
 }
@@ -83,8 +83,8 @@ impl Verification {
     }
 
     /// Chunks that decode, but of which nothing says that their bytes are those that were written.
-    pub fn unvouched(&self) -> u64 {
-        self.arrays.iter().map(|array| array.unvouched).sum()
+    pub fn without_checksum(&self) -> u64 {
+        self.arrays.iter().map(|array| array.without_checksum).sum()
     }
 }
 
@@ -284,7 +284,11 @@ impl<'a> CheckRun<'a> {
             bytes: sums.bytes.load(Relaxed),
             headers: sums.headers.load(Relaxed),
             without_header: absent,
-            unvouched: if vouches { 0 } else { sums.chunks.load(Relaxed).saturating_sub(sums.headers.load(Relaxed)) },
+            without_checksum: if vouches {
+                0
+            } else {
+                sums.chunks.load(Relaxed).saturating_sub(sums.headers.load(Relaxed))
+            },
             damage: self.check.findings.damage() - before,
         })
     }

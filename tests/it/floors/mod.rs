@@ -183,6 +183,20 @@ fn no_files_need_each_other_in_a_circle() {
     }
 }
 
+/// Macros that panic where what they write to can't be written.
+const PANICKING_PRINTS: [&str; 5] = ["eprintln!", "println!", "eprint!", "print!", "dbg!"];
+
+#[test]
+fn the_command_writes_only_as_its_console_does() {
+    let sources = sources_below("tools/cli/src");
+    let is_word = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    for (module, source) in &sources {
+        let prints = |print: &&&str| source.match_indices(**print).any(|(at, _)| is_word(&source[..at]));
+        let found = PANICKING_PRINTS.iter().find(prints);
+        assert_eq!(found, None, "{module} prints by itself; console::say and console::tell do not panic");
+    }
+}
+
 #[test]
 fn no_modules_of_the_python_package_import_each_other_in_a_circle() {
     let sources = python_sources();

@@ -14,7 +14,8 @@ fn a_new_dataset_is_known_again_by_the_call_that_made_it_and_by_no_other() {
     let path = movie(folder.path(), &config());
     for dialect in Dialect::ALL.iter().copied() {
         let out = folder.path().join(dialect.name());
-        let call = RepackOptions { dialect, codec: Some(plain(Compressor::Gzip { level: 1 })), ..options() };
+        let call =
+            RepackOptions { dialect: Some(dialect), codec: Some(plain(Compressor::Gzip { level: 1 })), ..options() };
         let first = repack(&path, Some(&out), &call);
         assert!(!first.already_done && first.shards_written > 0, "{dialect}");
         let listed = files(&out);

@@ -15,7 +15,7 @@ fn assert_told(path: &Path, document: &str) {
     assert_eq!(said["chunks"], image(path).chunks_present);
     let verified = checked(path).unwrap();
     assert!(verified.is_sound(), "{:?}", verified.findings);
-    assert!(recovered(path, false).unwrap_err().to_string().contains("no slot headers"));
+    assert!(!recovered(path, false).unwrap().is_needed());
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_is_given_up_of_an_array_is_missing_in_the_books_around_it() {
 fn an_array_of_zarr_v2_has_its_books_in_the_group_too() {
     let folder = tempfile::tempdir().unwrap();
     let movie = movie(folder.path(), &config());
-    let (path, zarr2) = (folder.path().join("v2.zarr"), RepackOptions { dialect: Dialect::Zarr2, ..options() });
+    let (path, zarr2) = (folder.path().join("v2.zarr"), RepackOptions { dialect: Some(Dialect::Zarr2), ..options() });
     repack(&movie, Some(&path), &zarr2);
     repack(&path.join("0"), None, &RepackOptions { chunk: vec![1, 8, 8], ..zarr2 });
     assert_eq!(said(&path.join(".zattrs"))["chunks"], image(&path).chunks_present);
@@ -85,13 +85,13 @@ fn whoever_repacks_an_array_keeps_others_from_the_dataset_around_it() {
     let folder = tempfile::tempdir().unwrap();
     let movie = movie(folder.path(), &config());
     let path = folder.path().join("v2.zarr");
-    let zarr2 = RepackOptions { dialect: Dialect::Zarr2, ..options() };
+    let zarr2 = RepackOptions { dialect: Some(Dialect::Zarr2), ..options() };
     repack(&movie, Some(&path), &zarr2);
     for path in [&movie, &path] {
         let change = |path: &Path| {
             let dialect =
                 if path.ends_with("v2.zarr") || path.ends_with("v2.zarr/0") { Dialect::Zarr2 } else { Dialect::Zarr3 };
-            Repack::new(path, None, &RepackOptions { dialect, chunk: vec![1, 8, 8], ..options() })
+            Repack::new(path, None, &RepackOptions { dialect: Some(dialect), chunk: vec![1, 8, 8], ..options() })
         };
         let (whole, array) = (|| change(path), || change(&path.join("0")));
         let held = array().unwrap();

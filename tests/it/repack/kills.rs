@@ -16,7 +16,7 @@ fn ways() -> Vec<Way> {
     let zstd = Some(Codec::from(Compressor::Zstd { level: 3 }));
     let gzip = Some(plain(Compressor::Gzip { level: 1 }));
     let sync = || RepackOptions { workers: 2, memory_bytes: 8 << 20, ..RepackOptions::default() };
-    let into = |dialect, codec| RepackOptions { dialect, codec, ..sync() };
+    let into = |dialect, codec| RepackOptions { dialect: Some(dialect), codec, ..sync() };
     let way = |name, source, options, copies| Way { name, source, options, copies };
     let unsharded = || RepackOptions { sharding: Sharding::Unsharded, ..sync() };
     let zarr3 = Dialect::Zarr3;

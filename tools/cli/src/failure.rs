@@ -67,8 +67,6 @@ impl Fault {
         match (error, error.kind()) {
             (Error::Stopped, _) => Self::Interrupted,
             (Error::Io { source, .. }, _) => Self::of_io(source),
-            // A limit of the system, whatever the options are.
-            (Error::Config { field: "open files", .. }, _) => Self::Failed,
             (_, ErrorKind::InvalidArgument) => Self::Usage,
             (_, ErrorKind::NotFound) => Self::NotFound,
             (_, ErrorKind::Corrupt) => Self::Damaged,
@@ -204,51 +202,59 @@ pub(crate) fn with_options(text: &str) -> String {
     format!("{before}{option}{}", with_options(after))
 }
 
-/// The option that sets a field of the library's configuration.
+/// The options that set fields of the library's configuration.
+const OPTIONS: [(&str, &str); 47] = [
+    ("dims.chunk", "--chunk"),
+    ("dims.shard", "--shard"),
+    ("dims.size", "--shape"),
+    ("codec.compressor.level", "--level"),
+    ("codec.compressor", "--codec"),
+    ("codec.checksum", "--no-checksum"),
+    ("index_location", "--index"),
+    ("dialect", "--dialect"),
+    ("codec", "--codec"),
+    ("key", "--key"),
+    ("volume.key", "--scale-key"),
+    ("volume.hash", "--hash"),
+    ("volume.preshift_bits", "--preshift-bits"),
+    ("volume.minishard_bits", "--minishard-bits"),
+    ("volume.shard_bits", "--shard-bits"),
+    ("volume.resolution", "--resolution"),
+    ("volume.voxel_offset", "--voxel-offset"),
+    ("pixel_format", "--pixel-format"),
+    ("unused_low_bits", "--unused-bits"),
+    ("frame_layout.row_stride", "--row-stride"),
+    ("ring_bytes", "--memory"),
+    ("workers", "--workers"),
+    ("affinity", "--affinity"),
+    ("url_prefix", "--url-prefix"),
+    ("region", "--region"),
+    ("memory_bytes", "--memory"),
+    ("chunk", "--chunk"),
+    ("shard", "--shard"),
+    ("sharding", "--unsharded"),
+    ("index_checksum", "--index-checksum"),
+    ("only", "--only"),
+    ("skip", "--skip"),
+    ("incomplete", "--incomplete"),
+    ("space", "--no-space-check"),
+    ("path", "PATH"),
+    ("out", "OUTPUT"),
+    ("ome", "--ome"),
+    ("levels", "--levels"),
+    ("pyramid", "--pyramid"),
+    ("pyramid.depth", "--z"),
+    ("dims.scale", "--pixel-size"),
+    ("dims.translation", "--translation"),
+    ("dtype", "--dtype"),
+    ("guard_maps", "--guard-maps"),
+    ("kerchunk_zarr_format", "--zarr-format"),
+    ("manifest", "--manifest"),
+    ("volume.gzip_indexes", "--gzip-indexes"),
+];
+
 fn option_of(field: &str) -> Option<&'static str> {
-    Some(match field {
-        "dims.chunk" => "--chunk",
-        "dims.shard" => "--shard",
-        "dims.size" => "--shape",
-        "codec.compressor.level" => "--level",
-        "codec.compressor" => "--codec",
-        "codec.checksum" => "--no-checksum",
-        "index_location" => "--index",
-        "dialect" => "--dialect",
-        "codec" => "--codec",
-        "key" => "--key",
-        "manifest" => "--manifest",
-        "ome" => "--ome",
-        "pyramid" => "--pyramid",
-        "pyramid.depth" => "--z",
-        "volume.key" => "--scale-key",
-        "volume.hash" => "--hash",
-        "volume.preshift_bits" => "--preshift-bits",
-        "volume.minishard_bits" => "--minishard-bits",
-        "volume.shard_bits" => "--shard-bits",
-        "volume.resolution" => "--resolution",
-        "volume.voxel_offset" => "--voxel-offset",
-        "pixel_format" => "--pixel-format",
-        "unused_low_bits" => "--unused-bits",
-        "frame_layout.row_stride" => "--row-stride",
-        "ring_bytes" => "--memory",
-        "workers" => "--workers",
-        "affinity" => "--affinity",
-        "url_prefix" => "--url-prefix",
-        "region" => "--region",
-        "memory_bytes" => "--memory",
-        "chunk" => "--chunk",
-        "shard" => "--shard",
-        "sharding" => "--unsharded",
-        "index_checksum" => "--index-checksum",
-        "only" => "--only",
-        "skip" => "--skip",
-        "incomplete" => "--incomplete",
-        "space" => "--no-space-check",
-        "path" => "PATH",
-        "out" => "OUTPUT",
-        _ => return None,
-    })
+    OPTIONS.iter().find(|(of, _)| *of == field).map(|row| row.1)
 }
 
 #[cfg(test)]
@@ -260,5 +266,72 @@ mod tests {
         let told = with_options("add \"a\" to the option `skip`, or the option `mine`; see the option `space`");
         assert_eq!(told, "add \"a\" to --skip, or the option `mine`; see --no-space-check");
         assert_eq!(with_options("the option `"), "the option `");
+    }
+
+    /// Fields that only programs set.
+    const WITHOUT_OPTION: [&str; 27] = [
+        "acquisition_order",
+        "attribute",
+        "channels",
+        "codec.compressor.block_bytes",
+        "dims",
+        "dims.name",
+        "fill_value",
+        "frame_layout.buffer_bytes",
+        "handle",
+        "images",
+        "label",
+        "label.properties",
+        "leap_max",
+        "name",
+        "offset",
+        "own_buffers",
+        "plate",
+        "plate.acquisitions",
+        "plate.rows",
+        "plate_acquisition",
+        "range",
+        "record_fields",
+        "record_fields.name",
+        "ring_mark",
+        "samples",
+        "store",
+        "volume",
+    ];
+
+    fn sources_below(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let read = |path: PathBuf| match path.is_dir() {
+            true => sources_below(&path),
+            false if path.extension().is_some_and(|ending| ending == "rs") => {
+                vec![std::fs::read_to_string(path).unwrap()]
+            }
+            false => Vec::new(),
+        };
+        entries.flat_map(read).collect()
+    }
+
+    #[test]
+    fn every_field_that_the_library_refuses_has_an_option_or_none() {
+        let sources = sources_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src"));
+        let refusals = sources.iter().flat_map(|source| source.split("Error::config(").skip(1));
+        let fields = refusals.filter_map(|after| after.trim_start().strip_prefix('"')?.split('"').next());
+        let mut seen = std::collections::BTreeSet::new();
+        for field in fields {
+            let known = [option_of(field).is_some(), WITHOUT_OPTION.contains(&field)];
+            assert!(known[0] != known[1], "{field}: enter it in OPTIONS, or in WITHOUT_OPTION");
+            seen.insert(field);
+        }
+        assert!(seen.len() > 40 && WITHOUT_OPTION.iter().all(|field| seen.contains(field)), "{seen:?}");
+    }
+
+    #[test]
+    fn every_option_that_errors_name_is_one() {
+        let command = <crate::args::Cli as clap::CommandFactory>::command();
+        let of_all = command.get_subcommands().flat_map(clap::Command::get_arguments);
+        let known: Vec<String> = of_all.filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
+        for (field, option) in OPTIONS.iter().filter(|(_, option)| option.starts_with('-')) {
+            assert!(known.iter().any(|known| known == option), "{field}: there is no option {option}");
+        }
     }
 }

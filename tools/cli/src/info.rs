@@ -5,14 +5,19 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table};
 use shardwright::offline::{self, ArrayDescription, Description};
 
-use crate::args::InfoArgs;
+use crate::args::{InfoArgs, ReportArgs};
+use crate::console::say;
 use crate::failure::Failure;
-use crate::report::{decimal, joined, say, table};
+use crate::report::{decimal, joined, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
     let description = offline::describe(&args.path)?;
-    if args.json { say(&(description.to_json() + "\n")) } else { say(&to_text(&description)) }
+    match args.report {
+        ReportArgs { json: true, .. } => say(&(description.to_json() + "\n")),
+        ReportArgs { quiet: true, .. } => Ok(()),
+        _ => say(&to_text(&description)),
+    }
 }
 
 fn to_text(description: &Description) -> String {
@@ -150,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_no_dataset_is_invalid_input() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = run(&InfoArgs { path: folder.path().join("nothing"), json: false }).unwrap_err();
+        let refused = run(&InfoArgs { path: folder.path().join("nothing"), ..Default::default() }).unwrap_err();
         assert_eq!(refused.exit_code(), crate::failure::exit::INPUT, "{refused}");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::console::tell;
 use crate::failure::{Failure, exit};
 
 /// So often somebody looks whether there was a signal.
@@ -23,7 +24,7 @@ pub(crate) fn listen(what: &'static str) -> Result<(), Failure> {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             process::exit(exit::INTERRUPTED.into());
         }
-        eprintln!("\ninterrupted: {what}; once more ends at once");
+        tell(format_args!("\ninterrupted: {what}; once more ends at once"));
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))
 }

@@ -2,12 +2,14 @@
 
 mod args;
 mod bayer;
+mod console;
 mod dma;
 mod export;
 mod failure;
 mod feed;
 mod info;
 mod interrupt;
+mod machine;
 mod manifest;
 mod meter;
 mod pace;
@@ -31,6 +33,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
+use console::{said, say, tell};
 use failure::{Failure, exit};
 
 fn main() -> ExitCode {
@@ -39,14 +42,15 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ended_by_clap(&error),
     };
-    if cli.follow_links {
+    let trust = cli.command.trust();
+    if trust.follow_links {
         shardwright::offline::follow_links_anywhere();
         source::follow_links_anywhere();
     }
-    if cli.follow_manifests {
+    if trust.follow_manifests {
         shardwright::offline::follow_manifests_anywhere();
     }
-    let (json, path) = (cli.command.json(), cli.command.path().map(Path::to_path_buf));
+    let (json, path) = (cli.command.report().json, cli.command.path().map(Path::to_path_buf));
     let ended = match cli.command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
@@ -60,11 +64,11 @@ fn main() -> ExitCode {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut script);
-            report::say(&String::from_utf8_lossy(&script)).map(|()| 0)
+            say(&String::from_utf8_lossy(&script)).map(|()| 0)
         }
     };
     let code = ended.unwrap_or_else(|failure| {
-        eprintln!("error: {failure}");
+        tell(format_args!("error: {failure}"));
         if json {
             say_error(&failure, path.as_deref());
         }
@@ -76,13 +80,17 @@ fn main() -> ExitCode {
 /// With `--json`, there is one object on standard output in any case.
 fn say_error(failure: &Failure, path: Option<&Path>) {
     // Where nobody listens any more, the exit code says it.
-    let _ = report::say(&format!("{}\n", serde_json::json!({"error": failure.to_json(path)})));
+    let _ = say(&format!("{}\n", serde_json::json!({"error": failure.to_json(path)})));
 }
 
 /// Help, the version, or what is wrong with the command line.
 fn ended_by_clap(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
+    let printed = error.print();
     let is_usage = error.exit_code() == i32::from(exit::USAGE);
+    if let (false, Err(failure)) = (is_usage, said(printed)) {
+        tell(format_args!("error: {failure}"));
+        return ExitCode::from(failure.exit_code());
+    }
     if is_usage && std::env::args_os().any(|word| word == "--json") {
         let text = error.to_string();
         say_error(&Failure::Usage(text.trim().trim_start_matches("error: ").to_owned()), None);

@@ -4,9 +4,10 @@ use shardwright::offline::{ManifestOptions, WriteManifest, manifest_path};
 use shardwright::words::count;
 
 use crate::args::ManifestArgs;
+use crate::console::{say, tell_notes};
 use crate::failure::Failure;
 use crate::place::refuse_dangling;
-use crate::report::{decimal, say};
+use crate::report::decimal;
 
 /// Runs the command.
 pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
@@ -21,12 +22,15 @@ pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
     };
     let written = WriteManifest::new(&args.path, Some(&out), &options).and_then(|manifest| manifest.run());
     let summary = written?;
-    if args.json {
+    if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and strings");
         json["path"] = serde_json::json!(out);
         return say(&format!("{json}\n"));
     }
-    summary.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    if args.report.quiet {
+        return Ok(());
+    }
+    tell_notes(false, &summary.notes);
     say(&format!(
         "{}: {} of {}, {}; {} inlined\n",
         out.display(),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
+use crate::console::tell;
 use crate::progress::{live_bar, ticking};
 use crate::report::bytes_text;
 
@@ -35,7 +36,7 @@ pub(crate) fn during<T>(quiet: bool, progress: impl Fn() -> (u64, u64) + Sync, w
                 bar.set_position(done);
                 bar.set_message(line);
             }
-            None => eprintln!("{line}"),
+            None => tell(line),
         }
     };
     let result = ticking(every, show, work);

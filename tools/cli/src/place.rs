@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use shardwright::offline::is_dataset;
 
-/// Documents that make a folder a part of a dataset.
-const DOCUMENTS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
+use crate::failure::Failure;
 
 /// Refuses an output that would replace the input before its first frame is read.
 pub(crate) fn refuse_over(input: &Path, output: &Path) -> Result<(), Failure> {
@@ -34,13 +33,25 @@ pub(crate) fn refuse_dangling(output: &Path) -> Result<(), Failure> {
 /// Refuses an output within the dataset of the array that is read.
 pub(crate) fn refuse_within_dataset(array: &Path, output: &Path) -> Result<(), Failure> {
     let (Ok(array), Some(folder)) = (array.canonicalize(), folder_of(output)) else { return Ok(()) };
-    let is_node = |folder: &&Path| DOCUMENTS.iter().any(|name| folder.join(name).is_file());
+    let is_node = |folder: &&Path| is_dataset(folder);
     let dataset = array.ancestors().skip(1).take_while(is_node).last().unwrap_or(&array);
     if folder.starts_with(dataset) {
         let (output, dataset) = (output.display(), dataset.display());
         return Err(Failure::Usage(format!("{output}: lies in {dataset}, which is read; choose a path beside it")));
     }
     Ok(())
+}
+
+/// Refuses a folder for other things that is, or lies in, a dataset.
+pub(crate) fn refuse_dataset(folder: &Path) -> Result<(), Failure> {
+    let Ok(folder) = folder.canonicalize() else { return Ok(()) };
+    match folder.ancestors().find(|above| is_dataset(above)) {
+        Some(dataset) => {
+            let (folder, dataset) = (folder.display(), dataset.display());
+            Err(Failure::Usage(format!("{folder}: {dataset} is a dataset; choose a folder beside it")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The folder in which something is to be made, as far as it is there already.
@@ -61,6 +72,18 @@ mod tests {
         assert!(refuse_over(&input, &input).is_err());
         assert!(refuse_over(&input, folder.path()).is_err());
         assert!(refuse_over(&input, &folder.path().join("out.zarr")).is_ok());
+    }
+
+    #[test]
+    fn a_folder_in_a_dataset_is_for_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("run.zarr/0/c")).unwrap();
+        std::fs::write(folder.path().join("run.zarr/zarr.json"), "{}").unwrap();
+        for inside in ["run.zarr", "run.zarr/0/c"] {
+            let refused = refuse_dataset(&folder.path().join(inside)).unwrap_err().to_string();
+            assert!(refused.contains("run.zarr is a dataset"), "{refused}");
+        }
+        refuse_dataset(folder.path()).unwrap();
     }
 
     #[test]

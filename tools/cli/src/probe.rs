@@ -17,8 +17,11 @@ use shardwright::{
 };
 
 use crate::args::ProbeArgs;
+use crate::console::{say, tell};
 use crate::failure::{Failure, exit};
-use crate::report::{bytes_text, joined, say, table};
+use crate::machine::free_bytes;
+use crate::place::refuse_dataset;
+use crate::report::{bytes_text, joined, table};
 use crate::source::FrameSource;
 use crate::source::synthetic::Synthetic;
 
@@ -93,10 +96,11 @@ impl Drop for ScratchFolder {
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &ProbeArgs) -> Result<u8, Failure> {
+    refuse_dataset(&args.path)?;
     let scratch = ScratchFolder::create(&args.path)?;
     let step = |what: &str| {
-        if !args.json {
-            eprintln!("trying {what} …");
+        if !args.report.json && !args.report.quiet {
+            tell(format_args!("trying {what} …"));
         }
     };
     step("the camera's frames and the memory");
@@ -132,10 +136,10 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<u8, Failure> {
         advice: advice(&codecs),
         codecs,
     };
-    if args.json {
+    if args.report.json {
         let json = serde_json::to_string(&findings).expect("findings hold only numbers and strings");
         say(&format!("{json}\n"))?;
-    } else {
+    } else if !args.report.quiet {
         say(&findings.to_text())?;
     }
     Ok(if findings.advice.is_some() { 0 } else { exit::FRAMES_LOST })
@@ -264,11 +268,6 @@ fn advice(codecs: &[CodecRow]) -> Option<&'static str> {
     let at_ease = codecs.iter().filter(|row| margin(row) >= MARGIN_MIN);
     let smallest = at_ease.max_by(|a, b| a.ratio.total_cmp(&b.ratio));
     smallest.or(Some(fastest).filter(|row| margin(row) >= 1.0)).map(|row| row.codec)
-}
-
-fn free_bytes(folder: &Path) -> Result<u64, Failure> {
-    let state = rustix::fs::statvfs(folder).map_err(|error| Failure::Run(format!("{}: {error}", folder.display())))?;
-    Ok(state.f_bavail * state.f_frsize)
 }
 
 impl ProbeFindings {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use shardwright::Stats;
 
+use crate::console::tell;
 use crate::report::bytes_text;
 
 const LIVE_EVERY: Duration = Duration::from_millis(100);
@@ -52,7 +53,7 @@ impl ProgressOutput {
         let line = meter.line(Instant::now(), stats, total);
         match self {
             Self::Hidden => {}
-            Self::Lines => eprintln!("{line}"),
+            Self::Lines => tell(line),
             Self::Live(bar) => {
                 bar.set_position(stats.frames_written);
                 bar.set_message(line);

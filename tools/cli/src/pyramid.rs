@@ -7,8 +7,9 @@ use shardwright::offline::{self, PyramidOptions, PyramidSummary};
 use shardwright::words::count;
 
 use crate::args::PyramidArgs;
+use crate::console::{say, tell_notes};
 use crate::failure::Failure;
-use crate::report::{bytes_text, decimal, say};
+use crate::report::{bytes_text, decimal};
 use crate::{interrupt, meter};
 
 /// Runs the command.
@@ -28,22 +29,20 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     };
     let pyramid = offline::Pyramid::new(&args.path, &options).map_err(in_the_way)?;
     let notes = pyramid.notes();
-    if !args.work.quiet {
-        notes.iter().for_each(|note| eprintln!("note: {note}"));
-    }
+    tell_notes(args.report.quiet, &notes);
     let start = Instant::now();
-    let quiet = args.work.quiet || args.work.json;
+    let quiet = args.report.quiet || args.report.json;
     let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
     let summary = interrupt::stopping(|| pyramid.stop(), run)??;
     let seconds = start.elapsed().as_secs_f64();
-    if args.work.json {
+    if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and paths");
         json["seconds"] = serde_json::json!(seconds);
         json["path"] = serde_json::json!(args.path);
         json["notes"] = serde_json::json!(notes);
         return say(&format!("{json}\n"));
     }
-    if args.work.quiet {
+    if args.report.quiet {
         return Ok(());
     }
     // To join nothing would end the path with a slash.

@@ -6,8 +6,9 @@ use shardwright::offline::{self, ImageRecovered, RecoverOptions, Recovery, Shard
 use shardwright::words::count;
 
 use crate::args::RecoverArgs;
+use crate::console::say;
 use crate::failure::{Failure, exit};
-use crate::report::{joined, missing_text, say, table};
+use crate::report::{joined, missing_text, table};
 use crate::{interrupt, meter};
 
 /// Shards that the table names one by one.
@@ -17,12 +18,12 @@ const SHARDS_SHOWN: usize = 40;
 pub(crate) fn run(args: &RecoverArgs) -> Result<u8, Failure> {
     let options = RecoverOptions { apply: args.apply, ..RecoverOptions::default() };
     let recover = offline::Recover::new(&args.path, &options)?;
-    let run = || meter::during(args.quiet, || recover.progress().bytes(), || recover.run());
+    let run = || meter::during(args.report.quiet, || recover.progress().bytes(), || recover.run());
     let recovery = interrupt::stopping(|| recover.stop(), run)??;
-    if args.json {
+    if args.report.json {
         let json = serde_json::to_string(&recovery).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;
-    } else if !args.quiet {
+    } else if !args.report.quiet {
         say(&to_text(&recovery))?;
     }
     Ok(if recovery.is_needed() && !recovery.applied { exit::FRAMES_LOST } else { exit::FINE })

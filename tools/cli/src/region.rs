@@ -1,5 +1,6 @@
 //! `--region`: which part of an array.
 
+use std::fmt;
 use std::str::FromStr;
 
 use shardwright::words::count;
@@ -52,6 +53,16 @@ impl FromStr for Span {
     }
 }
 
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to {
+            Some(to) if to == self.from.saturating_add(1) => write!(f, "{}", self.from),
+            Some(to) => write!(f, "{}:{to}", self.from),
+            None => write!(f, "{}:", self.from),
+        }
+    }
+}
+
 impl RegionArg {
     /// Start and shape of the region in an array of `shape` whose dimensions have these names.
     pub(super) fn within(&self, shape: &[u64], names: &[&str]) -> Result<(Vec<u64>, Vec<u64>), Failure> {
@@ -77,8 +88,8 @@ impl RegionArg {
             let to = span.to.unwrap_or(shape[dim]);
             if span.from >= to || to > shape[dim] {
                 return Err(Failure::Usage(format!(
-                    "--region {}:{to} in {}: possible are spans within 0:{} that hold something",
-                    span.from, names[dim], shape[dim]
+                    "--region {}={span}: possible are spans within 0:{} that hold something",
+                    names[dim], shape[dim]
                 )));
             }
             (start[dim], extent[dim]) = (span.from, to - span.from);
@@ -107,7 +118,9 @@ mod tests {
     fn spans_that_can_t_be_are_refused() {
         for (text, evidence) in [
             ("1:2,3:4", "2 spans, but the array has 3"),
-            ("0:11,:,:", "0:11 in t"),
+            ("0:11,:,:", "--region t=0:11:"),
+            ("t=10", "--region t=10:"),
+            ("1:2", "--region has 1 span,"),
             ("5:5,:,:", "hold something"),
             ("z=1", "dimensions are t, y, x"),
             ("t=1,:,:", "either all spans"),

@@ -7,9 +7,10 @@ use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCh
 use shardwright::words::{IS, count, of_number};
 
 use crate::args::RepackArgs;
+use crate::console::{say, tell_notes};
 use crate::failure::{Failure, with_options};
 use crate::place::refuse_dangling;
-use crate::report::{bytes_text, decimal, say};
+use crate::report::{bytes_text, decimal};
 use crate::{interrupt, meter};
 
 /// Runs the command.
@@ -18,13 +19,13 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
         order: args.order,
         only: args.only.clone(),
         skip: args.skip.clone(),
-        dialect: args.dialect(),
+        dialect: args.dialect,
         ome: args.ome,
         codec: args.codec()?,
-        chunk: args.layout.chunk.clone(),
-        shard: args.layout.shard.clone(),
+        chunk: args.chunk.clone(),
+        shard: args.shard.clone(),
         sharding: if args.unsharded { Sharding::Unsharded } else { Sharding::Shards },
-        index_location: args.layout.index,
+        index_location: args.index,
         index_checksum: args.index_checksum(),
         volume: args.volume.volume()?,
         memory_bytes: args.work.memory,
@@ -44,23 +45,21 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     };
     let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options).map_err(in_the_way)?;
     let notes: Vec<_> = repack.notes()?.iter().map(|note| with_options(note)).collect();
-    if !args.work.quiet {
-        notes.iter().for_each(|note| eprintln!("note: {note}"));
-    }
+    tell_notes(args.report.quiet, &notes);
     let start = Instant::now();
-    let quiet = args.work.quiet || args.work.json;
+    let quiet = args.report.quiet || args.report.json;
     let run = || meter::during(quiet, || repack.progress().bytes(), || repack.run());
     let summary = interrupt::stopping(|| repack.stop(), run)?.map_err(in_the_way)?;
     let seconds = start.elapsed().as_secs_f64();
     let path = args.output.as_ref().unwrap_or(&args.path);
-    if args.work.json {
+    if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers");
         json["seconds"] = serde_json::json!(seconds);
         json["path"] = serde_json::json!(path);
         json["notes"] = serde_json::json!(notes);
         return say(&format!("{json}\n"));
     }
-    if args.work.quiet {
+    if args.report.quiet {
         return Ok(());
     }
     say(&format!("{}: {}\n", path.display(), sentence(&summary, seconds)))
@@ -70,15 +69,15 @@ fn sentence(summary: &RepackSummary, seconds: f64) -> String {
     let RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, .. } = *summary;
     let files = |number| match chunk_files {
         0 => count(number, "shard"),
-        all if all == shards_written + shards_found => format!("{} of a chunk each", count(number, "file")),
-        _ => format!("{number} shards and files of a chunk"),
+        all if all == shards_written + shards_found => count(number, "chunk file"),
+        _ => format!("{number} shards and chunk files"),
     };
     if summary.already_done {
-        return "is there already, as this call made it before; nothing was to be done".to_owned();
+        return "is there already: an earlier call with the same options made it; nothing to do".to_owned();
     }
     if shards_written == 0 {
         let (files, are) = (files(shards_found), of_number(&shards_found, IS));
-        return format!("nothing was to be done: {files} {are} in order");
+        return format!("nothing to do: {files} {are} in order");
     }
     format!(
         "{} written, {shards_found} already in order; {}, {} in {seconds:.1} s ({}/s of pixels)",

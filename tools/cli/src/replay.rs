@@ -8,14 +8,16 @@ use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Record, RingF
 
 use crate::args::{Rate, ReplayArgs};
 use crate::bayer;
+use crate::console::{say, tell, tell_notes};
 use crate::dma::Resident;
 use crate::failure::{Failure, exit};
 use crate::feed::{FeedEnd, FeedPlan, Fill, FrameRefusal, FrameSink, Taken};
 use crate::interrupt::{self, interrupted};
+use crate::machine::free_bytes;
 use crate::pace::CameraPriority;
 use crate::place;
 use crate::progress::ProgressOutput;
-use crate::report::{Circumstances, Report, say};
+use crate::report::{Circumstances, Report};
 use crate::run_config::{config, note_of_colors};
 use crate::soak::{self, Diary, Roll};
 use crate::source::{self, FrameSource, Recording};
@@ -40,9 +42,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     // A recording whose very first frame can't be read leaves no dataset behind.
     source.read(0, &mut vec![0; frame_bytes as usize]).map_err(of_input)?;
     let mut run = circumstances(&config, &recording);
-    if !args.quiet {
-        run.notes.iter().for_each(|note| eprintln!("note: {note}"));
-    }
+    tell_notes(args.report.quiet, &run.notes);
     // Frames that --frames leaves out may be broken.
     let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
 
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let roll = roll_at(args, total.saturating_mul(frame_bytes))?;
     let roll = roll.map(|bytes| Roll::start(&acquisition, &args.place(), bytes));
     let mut sink = Recorder { acquisition: &acquisition, resident, diary };
-    let progress = ProgressOutput::new(args.quiet, total);
+    let progress = ProgressOutput::new(args.report.quiet, total);
     let play = || {
         // Without a rate there is no camera, and a thread that never pauses must not have priority over all others.
         let _priority = (rate != Rate::Max).then(CameraPriority::take).flatten();
@@ -155,9 +155,7 @@ fn roll_at(args: &ReplayArgs, run_bytes: u64) -> Result<Option<u64>, Failure> {
     if args.soak.roll.is_some() || args.soak.soak.is_none() {
         return Ok(args.soak.roll);
     }
-    let look = |error| Failure::Run(format!("{}: {error}", args.output.display()));
-    let state = rustix::fs::statvfs(&args.output).map_err(look)?;
-    let free = state.f_bavail * state.f_frsize;
+    let free = free_bytes(&args.output)?;
     Ok((run_bytes > free).then_some(free / 2))
 }
 
@@ -168,7 +166,7 @@ fn rate(args: &ReplayArgs, recording: &Recording) -> Rate {
 
 /// Returns when standard input has a line or ends, or at Ctrl-C.
 fn wait_for_a_line() {
-    eprintln!("ready: a line on standard input, or its end, starts the run");
+    tell("ready: a line on standard input, or its end, starts the run");
     let (started, start) = mpsc::channel();
     thread::spawn(move || {
         let _ = std::io::stdin().read_line(&mut String::new());
@@ -229,15 +227,15 @@ fn conclude(
         ..run
     };
     let report = Report::new(&summary, run);
-    if args.json {
+    if args.report.json {
         say(&format!("{}\n", report.to_json()))?;
-    } else if !args.quiet {
+    } else if !args.report.quiet {
         say(&report.to_text())?;
     }
     match failure {
         // The report has it.
-        Some(failure) if args.json => {
-            eprintln!("error: {failure}");
+        Some(failure) if args.report.json => {
+            tell(format_args!("error: {failure}"));
             Ok(failure.exit_code())
         }
         Some(failure) => Err(failure),

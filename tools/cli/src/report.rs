@@ -1,7 +1,6 @@
 //! What a finished replay says: a table for people, one JSON object for programs.
 
 use std::fmt::Write;
-use std::io::{self, Write as _};
 use std::ops::Range;
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
@@ -10,7 +9,7 @@ use serde_json::Value;
 use shardwright::words::count;
 use shardwright::{LevelSummary, Stage, StageLatency, Summary};
 
-use crate::failure::Failure;
+use crate::machine::peak_rss_bytes;
 
 /// Everything about one run that is worth a line.
 #[derive(Debug, Clone, Serialize)]
@@ -220,17 +219,6 @@ fn latency_table(stages: &[StageRow]) -> Table {
     table
 }
 
-/// Writes `text` to stdout. A reader that has gone away, as `head` does, is no error.
-pub(crate) fn say(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Run(format!("can't write to stdout: {error}")))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// A table whose first column holds words and whose others hold numbers.
 pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
@@ -252,6 +240,11 @@ pub(crate) fn missing_text(ranges: &[Range<u64>]) -> String {
         write!(text, " and {} more ranges", ranges.len() - SHOWN).expect("a string takes it");
     }
     text
+}
+
+/// `1 span`, `2 spans`.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 /// `2048 x 2048`, or whatever stands between.
@@ -287,36 +280,6 @@ fn three_digits(mut value: f64, units: &[&str]) -> String {
         2
     };
     format!("{value:.places$} {}", units[unit])
-}
-
-/// The most memory that the process ever had resident.
-fn peak_rss_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok();
-    status.and_then(|status| high_water_mark(&status)).or_else(max_rss_bytes)
-}
-
-fn high_water_mark(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}
-
-#[cfg(unix)]
-#[allow(unsafe_code)]
-fn max_rss_bytes() -> Option<u64> {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a whole `rusage` that outlives the call.
-    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
-        return None;
-    }
-    // SAFETY: `rusage` is plain integers, for which zeros are valid, and the call has filled them.
-    let largest = unsafe { usage.assume_init() }.ru_maxrss as u64;
-    // macOS counts bytes, all others kilobytes.
-    Some(if cfg!(target_os = "macos") { largest } else { largest * 1024 })
-}
-
-#[cfg(not(unix))]
-fn max_rss_bytes() -> Option<u64> {
-    None
 }
 
 #[cfg(test)]
@@ -419,15 +382,6 @@ mod tests {
             assert_eq!(decimal(bytes), text);
         }
         assert_eq!(time_text(1_234_567), "1.23 ms");
-    }
-
-    #[test]
-    fn peak_memory_is_known() {
-        assert_eq!(high_water_mark("VmPeak:\t 9 kB\nVmHWM:\t   12 kB\n"), Some(12 * 1024));
-        if cfg!(unix) {
-            assert!(peak_rss_bytes().unwrap() > 1 << 20);
-            assert!(max_rss_bytes().unwrap() > 1 << 20);
-        }
     }
 
     #[test]

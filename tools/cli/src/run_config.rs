@@ -17,7 +17,7 @@ pub(crate) fn config(
 ) -> Result<Config, Failure> {
     let dims = dims(args, recording, total, rate)?;
     let named = named_channels(&dims, recording);
-    let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
+    let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.encoding.no_checksum;
     Ok(Config {
         dtype: recording.dtype,
         dims,
@@ -26,7 +26,7 @@ pub(crate) fn config(
         codec: Codec { compressor: args.layout.compressor()?, checksum },
         placement: args.run.placement,
         index_location: args.layout.index.unwrap_or_default(),
-        index_checksum: !args.layout.no_index_checksum,
+        index_checksum: !args.layout.encoding.no_index_checksum,
         volume: args.volume.volume()?,
         storage: args.engine.storage,
         guard_maps: args.engine.guard_maps,
@@ -100,7 +100,7 @@ fn place(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
         let Some(dim) = dims.iter_mut().find(|dim| dim.name == place.name) else {
             let names: Vec<_> = dims.iter().map(|dim| dim.name.as_str()).collect();
             let (name, names) = (&place.name, names.join(", "));
-            return Err(Failure::Usage(format!("--translation: there is no dimension {name:?}, but {names}")));
+            return Err(Failure::Usage(format!("--translation names {name}, but the array's dimensions are {names}")));
         };
         dim.translation = place.translation;
     }

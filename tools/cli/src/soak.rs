@@ -16,6 +16,7 @@ use hdrhistogram::Histogram;
 use shardwright::{Acquisition, Stats};
 
 use crate::failure::Failure;
+use crate::machine::{memory_bytes, process_bytes};
 
 const ROW_EVERY: Duration = Duration::from_secs(1);
 
@@ -74,8 +75,6 @@ impl Diary {
             return;
         }
         let stats = stats();
-        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let at = |quantile| self.commits.value_at_quantile(quantile) as f64 / 1e6;
         self.rows.push(DiarySecond {
             seconds: (now - self.start).as_secs_f64(),
@@ -84,9 +83,9 @@ impl Diary {
             commit_p999: at(0.999),
             commit_max: at(1.0),
             ring_full: 1.0 - stats.ring_free as f64 / stats.ring_frames.max(1) as f64,
-            page_cache: kib(&memory, "Cached:"),
-            dirty: kib(&memory, "Dirty:"),
-            resident: kib(&status, "VmRSS:"),
+            page_cache: plotted(memory_bytes("Cached")),
+            dirty: plotted(memory_bytes("Dirty")),
+            resident: plotted(process_bytes("VmRSS")),
         });
         self.commits.reset();
         self.last = (now, stats.bytes_in);
@@ -131,10 +130,8 @@ impl Diary {
     }
 }
 
-fn kib(text: &str, name: &str) -> f64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
-    number.unwrap_or(0.0) * 1024.0
+fn plotted(bytes: Option<u64>) -> f64 {
+    bytes.unwrap_or(0) as f64
 }
 
 const HEAD: &str = "<!doctype html><html><head><meta charset=\"utf-8\"><title>A long run</title><style>
@@ -207,8 +204,7 @@ impl Roll {
 
 /// Twice the machine's memory, in bytes.
 pub(crate) fn long_enough() -> u64 {
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    2 * kib(&memory, "MemTotal:") as u64
+    2 * memory_bytes("MemTotal").unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -225,11 +221,5 @@ mod tests {
         assert!(page.contains("a &lt;run>"));
         let line = page.lines().find(|line| line.starts_with("<polyline")).unwrap();
         assert_eq!(line.matches(',').count(), 3, "{line}");
-    }
-
-    #[test]
-    fn memory_is_read_in_bytes() {
-        assert_eq!(kib("MemTotal:       24000000 kB\nDirty:  12 kB\n", "Dirty:"), 12288.0);
-        assert_eq!(kib("", "Dirty:"), 0.0);
     }
 }

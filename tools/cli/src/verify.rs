@@ -6,19 +6,20 @@ use shardwright::offline::{self, Verification, VerifyOptions};
 use shardwright::words::{HAS, IS, count, count_that, of_number};
 
 use crate::args::VerifyArgs;
+use crate::console::say;
 use crate::failure::{Failure, exit};
-use crate::report::{decimal, say, table};
+use crate::report::{decimal, table};
 use crate::{interrupt, meter};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
     let verify = offline::Verify::new(&args.path, &VerifyOptions::default())?;
-    let run = || meter::during(args.quiet, || verify.progress().bytes(), || verify.run());
+    let run = || meter::during(args.report.quiet, || verify.progress().bytes(), || verify.run());
     let verification = interrupt::stopping(|| verify.stop(), run)??;
-    if args.json {
+    if args.report.json {
         let json = serde_json::to_string(&verification).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;
-    } else if !args.quiet {
+    } else if !args.report.quiet {
         say(&to_text(&verification))?;
     }
     Ok(match (verification.damage, verification.unchecked) {
@@ -57,13 +58,13 @@ fn to_text(verification: &Verification) -> String {
         line(format!("and {left_out} more"));
     }
     let chunks: u64 = verification.arrays.iter().map(|array| array.chunks).sum();
-    let unvouched = verification.unvouched();
+    let bare = verification.without_checksum();
     line(match (verification.damage, verification.unchecked) {
-        (0, 0) if unvouched == 0 => format!("sound: all {} what was written", count_that(chunks, "chunk", IS)),
+        (0, 0) if bare == 0 => format!("sound: all {} what was written", count_that(chunks, "chunk", IS)),
         (0, 0) => format!(
-            "sound: all {}; {unvouched} of them {} no checksum, so nothing vouches for the pixels",
+            "sound: all {}; {bare} of them {} no checksum, so changed pixels would not be found",
             count_that(chunks, "chunk", ["decodes", "decode"]),
-            of_number(&unvouched, HAS)
+            of_number(&bare, HAS)
         ),
         (0, unchecked) => format!("not checked: {} of what is not read here", count_that(unchecked, "finding", IS)),
         (damage, _) => format!("damaged: {}", count(damage, "finding")),

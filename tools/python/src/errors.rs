@@ -46,7 +46,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         }
     };
     let name = match error {
-        Error::Config { field, .. } => {
+        Error::Config { field, .. } | Error::Limit { limit: field, .. } => {
             attribute("field", field.into_pyobject(py).map(|text| text.into_any().unbind()).map_err(Into::into));
             "ConfigError"
         }

@@ -123,7 +123,7 @@ pub(crate) fn recover(
 struct RepackWish {
     only: Vec<String>,
     skip: Vec<String>,
-    dialect: Dialect,
+    dialect: Option<Dialect>,
     ome: Option<OmeVersion>,
     order: String,
     codec: Option<Codec>,

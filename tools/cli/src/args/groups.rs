@@ -12,13 +12,16 @@ use shardwright::{
 
 use super::values::{AxisOrigin, Camera, Length, Rate, bytes, one_of, positive, seconds, whole};
 use crate::failure::Failure;
+use crate::report::counted;
 
 /// What becomes of a frame that finds the ring full.
 const RING_FULL: [&str; 3] = ["block", "drop-newest", "error"];
 
+/// The formats that are written as frames come.
+const LIVE: [Dialect; 4] = [Dialect::Zarr3, Dialect::Zarr3Transformer, Dialect::Zarr2Sharded, Dialect::Precomputed];
+
 /// The names that `--codec` takes.
-pub(super) const CODECS: [&str; 12] = [
-    "auto",
+pub(super) const CODECS: [&str; 11] = [
     "none",
     "blosc-noise",
     "blosc-lz4",
@@ -31,6 +34,17 @@ pub(super) const CODECS: [&str; 12] = [
     "lz4",
     "zlib",
 ];
+
+/// The same while frames come: one of them is chosen then.
+pub(super) const LIVE_CODECS: [&str; 12] = {
+    let mut names = ["auto"; 12];
+    let mut at = 0;
+    while at < CODECS.len() {
+        names[at + 1] = CODECS[at];
+        at += 1;
+    }
+    names
+};
 
 /// What `--orientation` takes, and what each does.
 const TURNS: [&str; 8] = [
@@ -142,41 +156,47 @@ pub(crate) struct PaceArgs {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// What a dataset is like, be it of a camera's frames or made of another dataset.
+/// The layout of a dataset that is written as frames come.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct LayoutArgs {
-    /// The on-disk format: Zarr v3 with sharding_indexed, the sharding drafts before it, Neuroglancer's precomputed
-    /// volume, or plain Zarr v2, a file for each chunk (repack only)
-    #[arg(long, default_value = "zarr3", value_parser = one_of(Dialect::ALL, Dialect::name))]
+    /// The on-disk format: Zarr v3 with sharding_indexed, one of the sharding drafts before it, or Neuroglancer's
+    /// precomputed volume
+    #[arg(long, default_value = "zarr3", value_parser = one_of(&LIVE, Dialect::name))]
     pub(crate) dialect: Dialect,
-    /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer
-    /// is made for camera noise; auto takes blosc-lz4 or blosc-zstd, whichever lets more frames through here, and makes
-    /// less effort when the ring fills (replay only) [default: replay takes blosc-lz4, for a precomputed volume none;
-    /// repack keeps what is]
-    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
+    /// The codec of chunks; blosc-noise is blosc-lz4 at level 1 with bit shuffle, written by an encoder for camera
+    /// noise; auto takes blosc-lz4 or blosc-zstd, whichever is faster here, and lowers its effort when the ring fills
+    /// [default: blosc-lz4; none for a precomputed volume]
+    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(LIVE_CODECS))]
     pub(crate) codec: Option<String>,
+    #[command(flatten)]
+    pub(crate) encoding: EncodingArgs,
+    /// Chunk shape in elements, slowest dimension first, of all dimensions or only the last ones; 0: automatic
+    /// [default: 0]
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',', value_parser = whole)]
+    pub(crate) chunk: Vec<u64>,
+    /// Shard shape in elements, a multiple of the chunk shape, in the same order; 0: automatic [default: 0]
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',', value_parser = whole)]
+    pub(crate) shard: Vec<u64>,
+    /// Where the index is in a shard [default: end]
+    #[arg(long, value_parser = one_of(IndexLocation::ALL, IndexLocation::name))]
+    pub(crate) index: Option<IndexLocation>,
+}
+
+/// How chunks and indexes become bytes, beside the codec.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Layout and codec")]
+pub(crate) struct EncodingArgs {
     /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
-    /// What Blosc reorders before it compresses [default: bit]
+    /// The shuffle filter of Blosc [default: bit]
     #[arg(long, value_parser = one_of(Shuffle::ALL, Shuffle::name))]
     pub(crate) shuffle: Option<Shuffle>,
-    /// Leave out the CRC-32C of every chunk, which only zarr3 has
+    /// Write chunks without a CRC-32C, which only zarr3 has
     #[arg(long)]
     pub(crate) no_checksum: bool,
-    /// Chunk shape in elements, slowest dimension first, of all dimensions or only the last ones; 0: automatic (replay)
-    /// or unchanged (repack) [default: 0]
-    #[arg(long, value_name = "N,N,N", value_delimiter = ',', value_parser = whole)]
-    pub(crate) chunk: Vec<u64>,
-    /// Shard shape in elements, whole chunks, in the same order; 0: automatic (replay) or unchanged (repack)
-    /// [default: 0]
-    #[arg(long, value_name = "N,N,N", value_delimiter = ',', value_parser = whole)]
-    pub(crate) shard: Vec<u64>,
-    /// Where a shard's index stands [default: end; repack: unchanged]
-    #[arg(long, value_parser = one_of(IndexLocation::ALL, IndexLocation::name))]
-    pub(crate) index: Option<IndexLocation>,
-    /// Leave out the CRC-32C of every shard's index, which only zarr3 has
+    /// Write indexes of shards without a CRC-32C, which only zarr3 has
     #[arg(long)]
     pub(crate) no_index_checksum: bool,
 }
@@ -263,8 +283,9 @@ pub(crate) struct VolumeArgs {
 
 impl VolumeArgs {
     pub(crate) fn volume(&self) -> Result<Volume, Failure> {
-        let three =
-            |option, count| Failure::Usage(format!("{option} has {count} numbers, but a volume has x, y and z"));
+        let three = |option, count| {
+            Failure::Usage(format!("{option} has {}, but a volume has x, y and z", counted(count, "number")))
+        };
         let voxel_offset = match self.voxel_offset[..] {
             [] => [0; 3],
             [x, y, z] => [x, y, z],
@@ -297,7 +318,7 @@ pub(crate) struct EngineArgs {
     /// Cores to pin the workers to, in turn
     #[arg(long, value_name = "CORE,CORE", value_delimiter = ',')]
     pub(crate) affinity: Vec<usize>,
-    /// Memory for frames: the ring, preloaded frames and the synthetic camera's, together
+    /// Memory for frames: the ring, and all frames that are kept ready for it
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
     pub(crate) memory: u64,
     /// How bytes reach the file
@@ -315,7 +336,7 @@ pub(crate) struct EngineArgs {
     pub(crate) no_sync: bool,
 }
 
-/// What work on a dataset takes, and how it is told.
+/// What work on a dataset takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Work")]
 pub(crate) struct WorkArgs {
@@ -328,12 +349,30 @@ pub(crate) struct WorkArgs {
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,
-    /// Print one JSON object instead of a sentence
-    #[arg(long, help_heading = "Report")]
+}
+
+/// How the result is told.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Report")]
+pub(crate) struct ReportArgs {
+    /// Print one JSON object instead of text
+    #[arg(long)]
     pub(crate) json: bool,
-    /// Show no progress and print nothing but with --json
-    #[arg(long, short, help_heading = "Report")]
+    /// Print no progress, no notes and no text; only errors, and the object of --json
+    #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+/// Which files outside of a dataset are read.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Trust")]
+pub(crate) struct TrustArgs {
+    /// Let manifests name any file of this machine, not only those of datasets in the same folder
+    #[arg(long, display_order = 1000)]
+    pub(crate) follow_manifests: bool,
+    /// Follow symbolic links to any place, not only to what is in the dataset itself
+    #[arg(long, display_order = 1001)]
+    pub(crate) follow_links: bool,
 }
 
 #[derive(Debug, Args)]
@@ -362,7 +401,7 @@ impl LayoutArgs {
     /// The compressor that `--codec`, `--level` and `--shuffle` describe together.
     pub(crate) fn compressor(&self) -> Result<Compressor, Failure> {
         let usual = if self.dialect == Dialect::Precomputed { "none" } else { "blosc-lz4" };
-        compressor(self.codec.as_deref().unwrap_or(usual), self.level, self.shuffle)
+        compressor(self.codec.as_deref().unwrap_or(usual), self.encoding.level, self.encoding.shuffle)
     }
 }
 

@@ -3,36 +3,27 @@
 mod groups;
 mod help;
 mod pyramid;
+mod repack;
 mod values;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use shardwright::offline::ChunkOrder;
-use shardwright::{Codec, Dialect, ManifestForm, OmeVersion};
+use shardwright::ManifestForm;
 
-pub(crate) use self::groups::RecordingArgs;
-use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, WorkArgs, compressor};
-use self::help::{
-    EXAMPLES, EXIT_CODES, EXPORT_HELP, MANIFEST_HELP, PROBE_HELP, RECOVER_HELP, REPACK_HELP, REPLAY_HELP, VERIFY_HELP,
-};
+use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, TrustArgs, VolumeArgs};
+pub(crate) use self::groups::{RecordingArgs, ReportArgs};
 pub(crate) use self::pyramid::PyramidArgs;
+pub(crate) use self::repack::RepackArgs;
 pub(crate) use self::values::{Camera, Rate, in_unit, unit_name};
-use self::values::{bytes, one_of, seconds};
-use crate::failure::Failure;
+use self::values::{bytes, one_of, positive_seconds};
 use crate::region::RegionArg;
 
 /// Replay recordings into sharded Zarr datasets at camera speed, and look at datasets.
 #[derive(Debug, Parser)]
-#[command(name = "shardwright", version, after_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "shardwright", version, after_help = help::main(), max_term_width = 110)]
 pub(crate) struct Cli {
-    /// Let manifests name any file of this machine, not only those of datasets in the same folder
-    #[arg(long, global = true, help_heading = "Trust", display_order = 1000)]
-    pub(crate) follow_manifests: bool,
-    /// Let links in datasets lead anywhere, not only to what is below the dataset itself
-    #[arg(long, global = true, help_heading = "Trust", display_order = 1001)]
-    pub(crate) follow_links: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -56,19 +47,34 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether the answer is a JSON object.
-    pub(crate) fn json(&self) -> bool {
+    /// How the result is told.
+    pub(crate) fn report(&self) -> ReportArgs {
         match self {
-            Self::Replay(args) => args.json,
-            Self::Info(args) => args.json,
-            Self::Export(args) => args.json,
-            Self::Manifest(args) => args.json,
-            Self::Verify(args) => args.json,
-            Self::Recover(args) => args.json,
-            Self::Probe(args) => args.json,
-            Self::Pyramid(args) => args.work.json,
-            Self::Repack(args) => args.work.json,
-            Self::Completions { .. } => false,
+            Self::Replay(args) => args.report,
+            Self::Info(args) => args.report,
+            Self::Export(args) => args.report,
+            Self::Manifest(args) => args.report,
+            Self::Verify(args) => args.report,
+            Self::Recover(args) => args.report,
+            Self::Probe(args) => args.report,
+            Self::Pyramid(args) => args.report,
+            Self::Repack(args) => args.report,
+            Self::Completions { .. } => ReportArgs::default(),
+        }
+    }
+
+    /// Which files outside of the dataset may be read.
+    pub(crate) fn trust(&self) -> TrustArgs {
+        match self {
+            Self::Replay(args) => args.trust,
+            Self::Info(args) => args.trust,
+            Self::Export(args) => args.trust,
+            Self::Manifest(args) => args.trust,
+            Self::Verify(args) => args.trust,
+            Self::Recover(args) => args.trust,
+            Self::Pyramid(args) => args.trust,
+            Self::Repack(args) => args.trust,
+            Self::Probe(_) | Self::Completions { .. } => TrustArgs::default(),
         }
     }
 
@@ -90,19 +96,20 @@ impl Command {
 }
 
 /// Show what a dataset holds: shape, chunks, shards, codecs, sizes, gaps
-#[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[derive(Debug, Default, Args)]
+#[command(after_help = help::info())]
 pub(crate) struct InfoArgs {
     /// The dataset
     pub(crate) path: PathBuf,
-    /// Print one JSON object instead of tables
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 /// Write a region of an array as TIFF, OME-TIFF, npy or raw
 #[derive(Debug, Args)]
-#[command(after_help = EXPORT_HELP)]
+#[command(after_help = help::export())]
 pub(crate) struct ExportArgs {
     /// The array, or the image whose first array is meant
     pub(crate) path: PathBuf,
@@ -111,13 +118,14 @@ pub(crate) struct ExportArgs {
     /// Which part: a span for each dimension, such as 0:100,:,512:1024, or for some by name, such as t=3,x=512:1024
     #[arg(long, value_name = "SPANS")]
     pub(crate) region: Option<RegionArg>,
-    /// The format [default: what the file's name ends with: .ome.tif, .tif, .npy, .raw]
+    /// The format [default: by the ending of the file's name: .ome.tif, .ome.tiff, .ome.btf, .tif, .tiff, .btf, .npy,
+    /// .raw, .bin, .dat]
     #[arg(long, value_parser = one_of(&Format::ALL, Format::name))]
     pub(crate) format: Option<Format>,
     /// Write BigTIFF also where TIFF would do
     #[arg(long)]
     pub(crate) bigtiff: bool,
-    /// Memory for pixels on their way
+    /// Memory for pixels in transit
     #[arg(long, value_name = "BYTES", default_value = "128MiB", value_parser = bytes)]
     pub(crate) memory: u64,
     /// Write the fill value also where it is a hundred times as much as what is stored
@@ -129,31 +137,27 @@ pub(crate) struct ExportArgs {
     /// Replace a file that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Print one JSON object instead of a sentence
-    #[arg(long, help_heading = "Report")]
-    pub(crate) json: bool,
-    /// Show no progress and print nothing but with --json
-    #[arg(long, short, help_heading = "Report")]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 /// Check all of a dataset that can be checked: documents, indexes, checksums, decoding, slot headers
 #[derive(Debug, Args)]
-#[command(after_help = VERIFY_HELP)]
+#[command(after_help = help::verify())]
 pub(crate) struct VerifyArgs {
     /// The dataset, or an array of one
     pub(crate) path: PathBuf,
-    /// Print one JSON object instead of tables
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show no progress and print nothing but with --json; the exit code tells
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 /// Write down where a dataset's chunks lie, for readers that go by references: kerchunk.json and manifest.json
 #[derive(Debug, Args)]
-#[command(after_help = MANIFEST_HELP)]
+#[command(after_help = help::manifest())]
 pub(crate) struct ManifestArgs {
     /// The dataset
     pub(crate) path: PathBuf,
@@ -177,31 +181,30 @@ pub(crate) struct ManifestArgs {
     /// Replace manifests that are in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Print one JSON object instead of a sentence
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 /// Bring back what a writer had written when it was killed or the power went
 #[derive(Debug, Args)]
-#[command(after_help = RECOVER_HELP)]
+#[command(after_help = help::recover())]
 pub(crate) struct RecoverArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     /// Make the changes
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Print one JSON object instead of tables
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show no progress and print nothing but with --json; the exit code tells
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 /// Find out whether this machine keeps up with a camera when it writes into a folder
 #[derive(Debug, Args)]
-#[command(after_help = PROBE_HELP)]
+#[command(after_help = help::probe())]
 pub(crate) struct ProbeArgs {
     /// The folder in which datasets are to be written
     pub(crate) path: PathBuf,
@@ -209,14 +212,13 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "WxHxDTYPE[@FPS]", default_value = "2048x2048xu16@100")]
     pub(crate) camera: Camera,
     /// How long each codec is tried
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = positive_seconds)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) seconds: Duration,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// Print one JSON object instead of tables
-    #[arg(long, help_heading = "Report")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
 }
 
 impl ReplayArgs {
@@ -226,61 +228,9 @@ impl ReplayArgs {
     }
 }
 
-/// Close the gaps in a dataset's shards, or give it another codec, other chunks and shards, or another format
-#[derive(Debug, Args)]
-#[command(after_help = REPACK_HELP)]
-pub(crate) struct RepackArgs {
-    /// The dataset
-    pub(crate) path: PathBuf,
-    /// The dataset to create; one file if its name ends in .ozx [default: in place]
-    pub(crate) output: Option<PathBuf>,
-    /// The order of chunks in their shard
-    #[arg(long, default_value = "c", value_parser = one_of(ChunkOrder::ALL, ChunkOrder::name))]
-    #[arg(help_heading = "Layout and codec")]
-    pub(crate) order: ChunkOrder,
-    #[command(flatten)]
-    pub(crate) layout: LayoutArgs,
-    /// The version in which OME-Zarr's metadata are said; 0.4 is that of --dialect zarr2, which it chooses [default: as
-    /// it is]
-    #[arg(long, value_name = "VERSION", value_parser = one_of(OmeVersion::ALL, OmeVersion::name))]
-    #[arg(help_heading = "Layout and codec")]
-    pub(crate) ome: Option<OmeVersion>,
-    /// Let every chunk be a file of its own; zarr3 and zarr2 alone have such arrays
-    #[arg(long, help_heading = "Layout and codec")]
-    #[arg(conflicts_with_all = ["shard", "index", "index_checksum", "no_index_checksum"])]
-    pub(crate) unsharded: bool,
-    /// Repack only these arrays, or all in these groups, by their paths within the dataset; others are as with --skip
-    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
-    pub(crate) only: Vec<String>,
-    /// Don't repack these arrays, or those in these groups: in place they are left alone; a new dataset has them as
-    /// they are, or, where their group becomes another format, without them, and says so
-    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
-    pub(crate) skip: Vec<String>,
-    #[command(flatten)]
-    pub(crate) volume: VolumeArgs,
-    /// End every shard's index with its CRC-32C, which only zarr3 has [default: as it is]
-    #[arg(long, conflicts_with = "no_index_checksum", help_heading = "Layout and codec")]
-    pub(crate) index_checksum: bool,
-    /// Write the bytes of shards that stay as they are, rather than share their blocks with the old dataset's on XFS
-    /// and Btrfs
-    #[arg(long, help_heading = "Work")]
-    pub(crate) no_reflink: bool,
-    /// Take also a dataset whose writer didn't finish; what only a recovery would find is not in the result, which no
-    /// recovery can complete. Take also one that holds fewer chunks than its writer counted: the result lists frames
-    /// that may lack some as missing
-    #[arg(long, help_heading = "Work")]
-    pub(crate) incomplete: bool,
-    /// Begin also where the free space seems too small by an estimate: as many bytes as the old files take, or as there
-    /// are pixels where chunks become uncompressed
-    #[arg(long, help_heading = "Work")]
-    pub(crate) no_space_check: bool,
-    #[command(flatten)]
-    pub(crate) work: WorkArgs,
-}
-
 /// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would
 #[derive(Debug, Args)]
-#[command(after_help = REPLAY_HELP)]
+#[command(after_help = help::replay())]
 pub(crate) struct ReplayArgs {
     /// A TIFF file (OME-TIFF, ImageJ, Micro-Manager), a folder of such, NDTiff, a Zarr array, an .npy file, a raw file
     /// (with --shape and --dtype), or the word `synthetic`
@@ -303,12 +253,10 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     pub(crate) soak: SoakArgs,
 
-    /// Print one JSON object to stdout instead of the summary
-    #[arg(long, help_heading = "Report")]
-    pub(crate) json: bool,
-    /// Show no progress and print no summary
-    #[arg(long, short, help_heading = "Report")]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 /// What a region is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -333,42 +281,13 @@ impl Format {
     }
 }
 
-impl RepackArgs {
-    /// The on-disk format of the result.
-    pub(crate) fn dialect(&self) -> Dialect {
-        match (self.layout.dialect, self.ome) {
-            (Dialect::Zarr3, Some(OmeVersion::V0_4)) => Dialect::Zarr2,
-            (chosen, _) => chosen,
-        }
-    }
-
-    /// The codec that the options describe; `None` to keep what is.
-    pub(crate) fn codec(&self) -> Result<Option<Codec>, Failure> {
-        let LayoutArgs { codec, level, shuffle, no_checksum, .. } = &self.layout;
-        let Some(codec) = codec else {
-            if level.is_some() || shuffle.is_some() || *no_checksum {
-                return Err(Failure::Usage("--level, --shuffle and --no-checksum belong to --codec".into()));
-            }
-            return Ok(None);
-        };
-        let compressor = compressor(codec, *level, *shuffle)?;
-        Ok(Some(Codec { compressor, checksum: self.dialect() == Dialect::Zarr3 && !no_checksum }))
-    }
-
-    /// Whether indexes end with their checksum; `None` to keep what is.
-    pub(crate) fn index_checksum(&self) -> Option<bool> {
-        let given = self.index_checksum || self.layout.no_index_checksum;
-        given.then_some(self.index_checksum)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     use shardwright::{BloscCname, Compressor, IndexLocation, Placement, RingFull, Shuffle, StorageKind};
 
-    use super::groups::CODECS;
+    use super::groups::LIVE_CODECS;
     use super::*;
 
     fn replay(words: &[&str]) -> Result<ReplayArgs, clap::Error> {
@@ -459,7 +378,7 @@ mod tests {
 
     #[test]
     fn every_codec_name_has_a_compressor() {
-        for codec in CODECS {
+        for codec in LIVE_CODECS {
             let compressor = replay(&["in", "out", "--codec", codec]).unwrap().layout.compressor().unwrap();
             if let (Compressor::Blosc { cname, .. }, Some(name)) = (compressor, codec.strip_prefix("blosc-")) {
                 assert_eq!(cname.name(), name);

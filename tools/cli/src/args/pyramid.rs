@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use shardwright::offline::{Depth, PyramidMethod};
 
-use super::groups::WorkArgs;
-use super::help::PYRAMID_HELP;
+use super::groups::{ReportArgs, TrustArgs, WorkArgs};
+use super::help;
 use super::values::one_of;
 
 /// Add smaller levels to an image of OME-Zarr, each half as large in y and x as the one before
 #[derive(Debug, Args)]
-#[command(after_help = PYRAMID_HELP)]
+#[command(after_help = help::pyramid())]
 pub(crate) struct PyramidArgs {
     /// The image, or a dataset that holds one
     pub(crate) path: PathBuf,
@@ -31,4 +31,8 @@ pub(crate) struct PyramidArgs {
     pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }

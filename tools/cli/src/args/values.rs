@@ -220,6 +220,11 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     parsed.ok_or_else(|| format!("{text:?} is not a number of seconds"))
 }
 
+pub(super) fn positive_seconds(text: &str) -> Result<Duration, String> {
+    let above_0 = |duration: &Duration| !duration.is_zero();
+    seconds(text).ok().filter(above_0).ok_or_else(|| format!("{text:?} is not a number of seconds above 0"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,12 +13,13 @@ use shardwright::offline::{Array, Axis};
 
 use self::image::{ExportedRegion, PixelSink};
 use crate::args::{ExportArgs, Format};
+use crate::console::{say, tell_notes};
 use crate::failure::{Failure, Fault};
 use crate::interrupt::{self, interrupted};
 use crate::meter;
 use crate::place::{refuse_dangling, refuse_within_dataset};
 use crate::region::RegionArg;
-use crate::report::{decimal, joined, say};
+use crate::report::{decimal, joined};
 
 /// The endings of files, and what they mean. The first that fits counts.
 const ENDINGS: [(&str, Format); 10] = [
@@ -98,9 +99,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let mut notes = array.notes()?;
     notes.extend(lost(args, &array, &image)?);
     notes.extend(nameless(format, &image));
-    if !args.quiet {
-        notes.iter().for_each(|note| eprintln!("note: {note}"));
-    }
+    tell_notes(args.report.quiet, &notes);
     refuse_dangling(&args.output)?;
     if args.output.exists() && !args.overwrite {
         return Err(Failure::exists(&args.output, "choose another name, or replace it with --overwrite"));
@@ -121,7 +120,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     };
     let done = AtomicU64::new(0);
     meter::during(
-        args.quiet || args.json,
+        args.report.quiet || args.report.json,
         || (done.load(Ordering::Relaxed), image.bytes()),
         || {
             array.read_pieces(&image.start, &image.shape, args.memory, |piece| {
@@ -145,7 +144,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
 /// What was written.
 fn report(args: &ExportArgs, format: Format, image: &ExportedRegion, notes: &[String]) -> Result<(), Failure> {
     let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
-    if args.json {
+    if args.report.json {
         let json = serde_json::json!({
             "path": args.output.display().to_string(),
             "format": format.name(),
@@ -158,7 +157,7 @@ fn report(args: &ExportArgs, format: Format, image: &ExportedRegion, notes: &[St
         });
         return say(&format!("{json}\n"));
     }
-    if args.quiet {
+    if args.report.quiet {
         return Ok(());
     }
     say(&format!(

@@ -18,6 +18,7 @@ use super::{ndtiff, tiff, zarr};
 use shardwright::words::{HAS, count_that};
 
 use crate::failure::{Failure, Fault};
+use shardwright::offline::is_dataset;
 
 /// A summary of an acquisition, with a few lines for each image.
 const METADATA_BYTES_MAX: u64 = 1 << 30;
@@ -29,7 +30,7 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn FrameSour
         stays_inside(path, &index).map_err(|why| refused(&index, why))?;
         return Ok(Box::new(ndtiff::open(&index, series)?));
     }
-    let is_zarr = ["zarr.json", ".zarray", ".zgroup", "info"].iter().any(|name| path.join(name).is_file());
+    let is_zarr = is_dataset(path);
     let names = if is_zarr { Vec::new() } else { names(path)? };
     let with_ending = |ending: &str| {
         let has = |name: &&String| name.to_ascii_lowercase().ends_with(ending);
