@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
+#[cfg(not(loom))]
 use crate::fs::memory;
 pub(crate) use crate::fs::memory::PAGE;
 

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::format::zarr3::DOCUMENT;
 use crate::format::{rules, zarr3};
-use crate::fs::{absolute, document, make_file};
+use crate::fs::{absolute, json, make_file};
 
 /// Documents of older versions.
 const OLDER: [&str; 4] = [".zgroup", ".zarray", ".zattrs", ".zmetadata"];
@@ -132,7 +132,7 @@ fn check(root: &Path, key: &str, config: &Config) -> Result<()> {
 fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
     let refuse = |reason: &str| Err(Error::format(folder, reason.to_owned()));
     let file = folder.join(DOCUMENT);
-    if let Some(document) = document::read(&file)? {
+    if let Some(document) = read(&file)? {
         if document["zarr_format"] != 3 || document["node_type"] != "group" {
             return refuse("is no group of Zarr v3, so nothing can stand below it; choose another key");
         }
@@ -153,6 +153,23 @@ fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("look into", folder, error)),
         _ => Ok(None),
     }
+}
+
+/// The document at `path`, or `None` where there is no such file.
+fn read(path: &Path) -> Result<Option<Value>> {
+    match fs::metadata(path) {
+        // Opening a pipe would wait for ever.
+        Ok(found) if !found.is_file() => return Err(Error::format(path, "is not a regular file")),
+        Ok(_) => {}
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(Error::io("look at", path, error)),
+    }
+    let bytes = fs::File::open(path).and_then(|file| json::bounded(&file, json::DOCUMENT_BYTES_MAX));
+    let bytes = bytes.map_err(|error| Error::io("read", path, error))?;
+    let bytes = bytes.map_err(|len| Error::format(path, format!("has {len} bytes, which no metadata needs")))?;
+    json::parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {error}")))
 }
 
 /// What to say of a group that lists what is in it.

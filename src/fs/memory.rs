@@ -1,4 +1,5 @@
 //! What is asked of the system about pages of memory, on Linux.
+#![cfg_attr(loom, allow(dead_code))]
 
 use std::io;
 

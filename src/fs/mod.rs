@@ -5,6 +5,7 @@
 pub(crate) mod archives;
 pub(crate) mod bell;
 pub(crate) mod beneath;
+#[cfg(feature = "offline")]
 pub(crate) mod document;
 mod forks;
 pub(crate) mod growth;

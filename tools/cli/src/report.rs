@@ -242,11 +242,6 @@ pub(crate) fn missing_text(ranges: &[Range<u64>]) -> String {
     text
 }
 
-/// `1 span`, `2 spans`.
-pub(crate) fn counted(number: usize, thing: &str) -> String {
-    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
-}
-
 /// `2048 x 2048`, or whatever stands between.
 pub(crate) fn joined(numbers: &[u64], between: &str) -> String {
     numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(between)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use shardwright::words;
 use shardwright::{
     BloscCname, Compressor, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, OmeVersion, Orientation,
     PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
@@ -12,7 +13,6 @@ use shardwright::{
 
 use super::values::{AxisOrigin, Camera, Length, Rate, bytes, one_of, positive, seconds, whole};
 use crate::failure::Failure;
-use crate::report::counted;
 
 /// What becomes of a frame that finds the ring full.
 const RING_FULL: [&str; 3] = ["block", "drop-newest", "error"];
@@ -284,7 +284,7 @@ pub(crate) struct VolumeArgs {
 impl VolumeArgs {
     pub(crate) fn volume(&self) -> Result<Volume, Failure> {
         let three = |option, count| {
-            Failure::Usage(format!("{option} has {}, but a volume has x, y and z", counted(count, "number")))
+            Failure::Usage(format!("{option} has {}, but a volume has x, y and z", words::count(count, "number")))
         };
         let voxel_offset = match self.voxel_offset[..] {
             [] => [0; 3],
