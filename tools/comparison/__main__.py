@@ -1,6 +1,5 @@
 """Runs the comparison. `tools/compare --help` says what can be chosen."""
 
-import argparse
 import fcntl
 import hashlib
 import json
@@ -16,6 +15,7 @@ from statistics import median
 import cases as cases_of
 import conditions
 import frames as frames_file
+import options
 import page
 import programs
 import table
@@ -46,52 +46,6 @@ class Place:
     @property
     def key(self):
         return f"{self.name} {self.folder} {self.file_system}"
-
-
-def arguments():
-    parser = argparse.ArgumentParser(
-        prog="tools/compare",
-        description="Gives the same frames, chunks, shards and codec to this project and to acquire-zarr, tensorstore, "
-        "zarr-python and, if asked, chucky, in turns, checks that every output equals the frames, and says who is "
-        "faster. Measured runs are kept: interrupt it, run it again, and it goes on.",
-    )
-    parser.add_argument(
-        "--safety",
-        action="store_true",
-        help="kills, power cuts and full disks instead of speed; has a --help of its own",
-    )
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns that count (default 5)")
-    parser.add_argument(
-        "--disk", type=Path, metavar="DIR", help="a folder on the disk to measure (default below target/)"
-    )
-    parser.add_argument(
-        "--tmpfs", type=Path, default=Path("/dev/shm"), metavar="DIR", help="a tmpfs (default /dev/shm)"
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default target/compare)")
-    parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes: to see that it works; the figures mean nothing"
-    )
-    parser.add_argument("--all-storages", action="store_true", help="this project also with each storage by name")
-    parser.add_argument(
-        "--recording", type=Path, metavar="FILE", help="a recording (TIFF) of your own as further cases"
-    )
-    parser.add_argument(
-        "--recordings", type=Path, metavar="DIR", help="a folder of recordings (TIFF), each of them as further cases"
-    )
-    parser.add_argument(
-        "--case", action="append", metavar="WORDS", help="only cases whose name contains this; may be repeated"
-    )
-    parser.add_argument("--place", choices=("tmpfs", "disk"), action="append", help="only this place; may be repeated")
-    parser.add_argument("--rival", choices=RIVALS, action="append", help="only this rival; may be repeated")
-    parser.add_argument(
-        "--chucky", type=Path, metavar="DIR", help="a checkout of chucky, whose writer for the CPU then takes part, too"
-    )
-    parser.add_argument(
-        "--tune", type=int, default=2, metavar="N", help="turns to choose each rival's settings (default 2)"
-    )
-    parser.add_argument("--deadline", type=float, default=900, metavar="SECONDS", help="for a single run (default 900)")
-    parser.add_argument("--fresh", action="store_true", help="measure anew; what was measured before is set aside")
-    return parser.parse_args()
 
 
 class Comparison:
@@ -449,7 +403,7 @@ def main():
         import safety
 
         return safety.main([word for word in sys.argv[1:] if word != "--safety"])
-    comparison = Comparison(arguments())
+    comparison = Comparison(options.comparison(sys.argv[1:]))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         comparison.run()

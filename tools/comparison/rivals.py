@@ -14,6 +14,8 @@ from collections import deque
 from importlib.metadata import version
 from pathlib import Path
 
+import options
+
 CORES = len(os.sched_getaffinity(0))
 
 # Frame buffers that a camera would let tensorstore keep while it copies from them.
@@ -226,6 +228,7 @@ class Chucky:
 
 
 RIVALS = {rival.name: rival for rival in (AcquireZarr, Tensorstore, ZarrPython, Chucky)}
+assert options.RIVALS == tuple(RIVALS), "the command line offers the rivals that there are"
 
 
 def fsync_tree(path):

@@ -4,7 +4,6 @@
 Each run is a process of its own that is fed at a camera's pace and says after every frame what it took and what it
 calls safe. What is left is read with tensorstore and zarr-python; a frame counts when both show all its pixels."""
 
-import argparse
 import json
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 import conditions
 import frames as frames_file
 import mounts
+import options
 import programs
 import safety_page as page
 import witnesses
@@ -63,23 +63,6 @@ CONTESTANTS = (
     Contestant("zarr-python, 8 frames", "zarr-python", {"unit": "layer"}, column="zarr-python"),
     Contestant("zarr-python, a shard", "zarr-python", {"unit": "shard"}),
 )
-
-
-def arguments(words):
-    parser = argparse.ArgumentParser(
-        prog="tools/compare --safety",
-        description="Does the same harm to this project, acquire-zarr, tensorstore and zarr-python, and counts what is "
-        "left.",
-    )
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="repetitions (default 5)")
-    parser.add_argument("--codec", choices=("none", "blosc-lz4"), default="blosc-lz4", help="default blosc-lz4")
-    parser.add_argument("--test", choices=TESTS, action="append", help="only this test; may be repeated")
-    parser.add_argument("--writer", metavar="WORDS", action="append", help="only writers whose name contains this")
-    parser.add_argument(
-        "--folder", type=Path, default=HOME, metavar="DIR", help="where to write (default below target/)"
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="results (default target/compare-safety/results.json)")
-    return parser.parse_args(words)
 
 
 class Observed:
@@ -279,7 +262,9 @@ class Report:
 
 
 def main(words):
-    args = arguments(words)
+    args = options.safety(words)
+    args.folder = args.folder or HOME
+    assert options.TESTS == tuple(TESTS), "the command line offers the tests that there are"
     # So that mounts are taken down whoever ends it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     args.folder.mkdir(parents=True, exist_ok=True)
