@@ -75,6 +75,9 @@ impl Decompressor {
 
     /// Decodes all frames of `encoded`, which must fill `raw`.
     pub(super) fn decompress(&mut self, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
+        if encoded.is_empty() {
+            return Err(Error::codec(NAME, "no bytes, where a frame was expected"));
+        }
         if !encoded.starts_with(&MAGIC) {
             let start = &encoded[..encoded.len().min(4)];
             return Err(Error::codec(NAME, format!("begins with {start:02x?}, expected {MAGIC:02x?}")));
