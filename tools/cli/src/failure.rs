@@ -269,10 +269,12 @@ mod tests {
     }
 
     /// Fields that only programs set.
-    const WITHOUT_OPTION: [&str; 27] = [
+    const WITHOUT_OPTION: [&str; 30] = [
         "acquisition_order",
         "attribute",
         "channels",
+        "channels.color",
+        "channels.window",
         "codec.compressor.block_bytes",
         "dims",
         "dims.name",
@@ -281,6 +283,7 @@ mod tests {
         "handle",
         "images",
         "label",
+        "label.colors",
         "label.properties",
         "leap_max",
         "name",

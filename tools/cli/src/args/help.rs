@@ -79,7 +79,9 @@ pub(super) fn recover() -> String {
 
 pub(super) fn export() -> String {
     let text = "Dimensions keep the array's order, slowest first; in TIFF each frame is a page. TIFF beyond 4 GB \
-                becomes BigTIFF.";
+                becomes BigTIFF. Dimensions are called what the image's axes are, or the array's own names. Without \
+                any, the last two are y and x, and the first of three is t, which --region takes and OME-TIFF says; \
+                more than three have no place in OME-TIFF then.";
     page(text, &[])
 }
 
