@@ -23,12 +23,13 @@ impl Acquisition {
     /// samples. [`Appended`] counts frames; a picture is taken as a whole.
     ///
     /// Colours that lie plane by plane are frames already, which [`append`](Self::append) takes. Whoever commits frames
-    /// on another thread meanwhile may get a number between those of a picture.
+    /// on another thread meanwhile may get a number between those of a picture. After single frames, a picture is
+    /// refused until they are as many as a pixel has samples, or a multiple.
     ///
     /// # Errors
     ///
-    /// As [`append`](Self::append); [`Error::Config`] where there is no such channel, where pixels are packed, and for
-    /// a ring that is too small for a picture.
+    /// As [`append`](Self::append); [`Error::Config`] where there is no such channel, where the next frame's is not the
+    /// first, where pixels are packed, and for a ring that is too small for a picture.
     pub fn append_interleaved(&self, pixels: &[u8], samples: usize) -> Result<Appended> {
         let row_stride = self.engine.plan.frame.row_bytes.saturating_mul(samples);
         self.append_interleaved_with(pixels, samples, row_stride, Record::default())
@@ -61,6 +62,9 @@ impl Acquisition {
         let mut done = Appended::default();
         let (pictures, picture_stride) = picture.rows().frames(pixels.len())?;
         for at in 0..pictures {
+            if let Err(error) = self.check_first_channel(samples) {
+                return done.unless_some(error);
+            }
             match self.loans(samples, wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
                 Ok(mut frames) => {
                     picture.take_apart(&pixels[at * picture_stride..], &mut frames);
@@ -79,6 +83,21 @@ impl Acquisition {
             }
         }
         Ok(done)
+    }
+
+    /// Refuses a picture whose first sample would stand in another channel than the first.
+    fn check_first_channel(&self, samples: usize) -> Result<()> {
+        let next = self.engine.numbers.next();
+        let channel = next % samples as u64;
+        if channel == 0 {
+            return Ok(());
+        }
+        let missing = samples as u64 - channel;
+        let reason = format!(
+            "the next frame has the number {next}, which is of channel {channel}, and a picture begins at channel 0; \
+             append or commit {missing} more by themselves first"
+        );
+        Err(Error::config("samples", samples, reason))
     }
 
     /// So many buffers, or none.
@@ -119,7 +138,8 @@ impl<'a> Picture<'a> {
         }
         let fastest = plan.order.fastest();
         if fastest != samples as u64 {
-            let reason = format!("the outer dimension that changes fastest has {fastest} elements, not one for each");
+            let elements = if fastest == u64::MAX { "no bound".to_owned() } else { format!("{fastest} elements") };
+            let reason = format!("the outer dimension that changes fastest has {elements}, not one for each");
             return Err(Error::config("samples", samples, reason));
         }
         if plan.frame.camera.as_ref().is_some_and(|camera| camera.is_packed) {

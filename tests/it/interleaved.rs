@@ -178,3 +178,21 @@ fn a_full_ring_lets_whole_pictures_go() {
         assert_eq!(waits.join().unwrap(), 3);
     });
 }
+
+/// After a lone frame, a picture's red would stand in another channel.
+#[test]
+fn a_picture_begins_at_the_first_channel() {
+    let samples = 3;
+    let acquisition = Acquisition::create_in(Arc::new(Memory::new()), config(Dtype::U8, 3, 8)).unwrap();
+    let pictures = bytes(2 * ROWS * 8 * samples);
+    let single = &pictures[..ROWS * 8];
+    assert_eq!(acquisition.append_interleaved(&pictures, samples).unwrap().frames, 6);
+    assert_eq!(acquisition.append(single).unwrap().frames, 1);
+    let error = acquisition.append_interleaved(&pictures, samples).unwrap_err();
+    assert!(matches!(error, Error::Config { field: "samples", .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("number 7, which is of channel 1") && text.contains("2 more by themselves"), "{text}");
+    assert_eq!(acquisition.append(&[single; 2].concat()).unwrap().frames, 2);
+    assert_eq!(acquisition.append_interleaved(&pictures, samples).unwrap().frames, 6);
+    assert_eq!(acquisition.finish().unwrap().frames_missing, 0);
+}
