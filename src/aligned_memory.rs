@@ -2,10 +2,12 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 #[cfg(not(loom))]
@@ -31,7 +33,42 @@ fn alignment(piece_bytes: usize) -> usize {
 pub struct RingBuffers {
     places: Box<[NonNull<u8>]>,
     bytes: usize,
+    // Dropped before what is kept, whose owner may lend the memory again at once.
+    claim: Option<Claim>,
     _keep: Box<dyn Any + Send + Sync>,
+}
+
+/// The ring buffers of callers in this process, by their process and where they start: where they end. A child of a
+/// fork has its parent's entries, and may have other memory there.
+static CLAIMED: Mutex<BTreeMap<(u32, usize), usize>> = Mutex::new(BTreeMap::new());
+
+/// Memory that no other ring may have meanwhile.
+struct Claim(Vec<(u32, usize)>);
+
+impl Claim {
+    /// `Err`: where a buffer starts that another ring has a part of. `sorted`: where buffers of `bytes` start.
+    fn new(sorted: &[usize], bytes: usize) -> Result<Self, usize> {
+        let process = std::process::id();
+        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        for &start in sorted {
+            // They don't overlap among each other, so the last that starts before the end decides.
+            let before = claimed.range((process, 0)..(process, start + bytes)).next_back();
+            if before.is_some_and(|(_, &end)| end > start) {
+                return Err(start);
+            }
+        }
+        claimed.extend(sorted.iter().map(|&start| ((process, start), start + bytes)));
+        Ok(Self(sorted.iter().map(|&start| (process, start)).collect()))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in &self.0 {
+            claimed.remove(key);
+        }
+    }
 }
 
 // SAFETY: the memory is good for any thread, as whoever made this has promised.
@@ -73,8 +110,23 @@ impl RingBuffers {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for buffers that overlap, don't start where they must, or are none.
+    /// [`Error::Config`] for buffers that overlap, each other or those of another ring in this process, don't start
+    /// where they must, or are none.
     pub unsafe fn new(places: Vec<NonNull<u8>>, bytes: usize, keep: impl Any + Send + Sync) -> Result<Self> {
+        // SAFETY: as the caller promises.
+        unsafe { Self::unclaimed(places, bytes, keep) }?.claimed()
+    }
+
+    /// As [`new`](Self::new), but other rings may have the memory until [`claimed`](Self::claimed).
+    ///
+    /// # Safety
+    ///
+    /// As for `new`.
+    pub(crate) unsafe fn unclaimed(
+        places: Vec<NonNull<u8>>,
+        bytes: usize,
+        keep: impl Any + Send + Sync,
+    ) -> Result<Self> {
         let refuse = |value: &dyn fmt::Display, reason: String| Err(Error::config("own_buffers", value, reason));
         if bytes == 0 || places.is_empty() {
             let value = format_args!("{} buffers of {bytes} bytes", places.len());
@@ -98,7 +150,26 @@ impl RingBuffers {
             let value = format_args!("{:#x} and {:#x}", pair[0], pair[1]);
             return refuse(&value, format!("buffers of {bytes} bytes that start there overlap"));
         }
-        Ok(Self { places: places.into(), bytes, _keep: Box::new(keep) })
+        Ok(Self { places: places.into(), bytes, claim: None, _keep: Box::new(keep) })
+    }
+
+    /// Refuses memory that another ring of this process has.
+    pub(crate) fn claimed(mut self) -> Result<Self> {
+        let mut sorted = self.addresses();
+        sorted.sort_unstable();
+        match Claim::new(&sorted, self.bytes) {
+            Ok(claim) => self.claim = Some(claim),
+            Err(start) => {
+                let reason = "another run of this process has the buffer that starts there, or a part of it, until it \
+                              is freed; each run needs buffers of its own";
+                return Err(Error::config("own_buffers", format_args!("{start:#x}"), reason));
+            }
+        }
+        Ok(self)
+    }
+
+    fn addresses(&self) -> Vec<usize> {
+        self.places.iter().map(|place| place.addr().get()).collect()
     }
 
     /// How many there are.

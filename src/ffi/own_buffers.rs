@@ -47,9 +47,10 @@ impl Takeover {
     }
 }
 
-pub(super) fn split(own: Option<OwnBuffers>) -> (Option<RingBuffers>, Takeover) {
-    let taken_over = own.as_ref().map(|own| own.taken_over.clone());
-    (own.map(|own| own.buffers), Takeover(taken_over))
+/// The buffers for a run, which no other run may have.
+pub(super) fn split(own: Option<OwnBuffers>) -> Outcome<(Option<RingBuffers>, Takeover)> {
+    let Some(OwnBuffers { buffers, taken_over }) = own else { return Ok((None, Takeover(None))) };
+    Ok((Some(buffers.claimed()?), Takeover(Some(taken_over))))
 }
 
 /// The buffers that a configuration names, if it does.
@@ -78,6 +79,6 @@ pub(super) unsafe fn own_buffers(config: *const sw_config) -> Outcome<Option<Own
         taken_over: taken_over.clone(),
     };
     // SAFETY: as the caller promises, which is what the header says.
-    let buffers = unsafe { RingBuffers::new(places, config.own_buffer_bytes, lent) }?;
+    let buffers = unsafe { RingBuffers::unclaimed(places, config.own_buffer_bytes, lent) }?;
     Ok(Some(OwnBuffers { buffers, taken_over }))
 }

@@ -114,3 +114,28 @@ fn buffers_beyond_the_address_space_are_refused() {
         assert_eq!(text, expected);
     }
 }
+
+/// Memory of one run is no other's, as long as that run has it.
+#[test]
+#[allow(unsafe_code)]
+fn buffers_of_a_live_run_are_no_others() {
+    let mut pages = vec![Pages([0; 8192]); 8];
+    let places: Vec<NonNull<u8>> = pages.iter_mut().map(|page| NonNull::from(&mut page.0).cast()).collect();
+    // SAFETY: the pages outlive all runs, and nobody else touches them.
+    let lent = |places: &[NonNull<u8>]| unsafe { RingBuffers::new(places.to_vec(), 8192, ()) };
+    let dataset = Dataset::create_in(Arc::new(shardwright::Memory::new())).unwrap();
+    let start = |name, buffers| dataset.acquisition_with_buffers(name, config(StorageKind::Auto), buffers);
+    let left = start("left", lent(&places[..4]).unwrap()).unwrap();
+    let error = lent(&places[3..]).unwrap_err();
+    assert!(matches!(error, Error::Config { field: "own_buffers", .. }), "{error}");
+    assert!(error.to_string().contains("another run"), "{error}");
+    let right = start("right", lent(&places[4..]).unwrap()).unwrap();
+    for run in [left, right] {
+        assert_eq!(run.append(&[1; 4096]).unwrap().frames, 1);
+        run.finish().unwrap();
+    }
+    // Also of buffers that came to nothing.
+    drop(lent(&places).unwrap());
+    let again = start("again", lent(&places).unwrap()).unwrap();
+    again.finish().unwrap();
+}

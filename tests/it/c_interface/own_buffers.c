@@ -85,6 +85,8 @@ static void run(const char *path, sw_compressor compressor, sw_storage_kind stor
     size_t count;
     RIGHT(sw_buffers(acquisition, addresses, BUFFERS, &count));
     HOLDS(count == BUFFERS && !memcmp(addresses, buffers, sizeof buffers));
+    /* As long as the run has them, they are no other's. */
+    refused("never.zarr", config, SW_ERROR_CONFIG, "another run of this process has the buffer");
     for (uint64_t number = 0; number < FRAMES; number++) {
         sw_frame frame;
         RIGHT(sw_acquire(acquisition, SW_FOREVER, &frame));
