@@ -3,6 +3,10 @@
 // Each call has two forms. `try_...` returns the status of the C call and never throws (std::bad_alloc apart, where a
 // text or a list is asked for). The plain form throws shardwright::Error; it is there where exceptions are (not with
 // -fno-exceptions). Everything else is as shardwright.h says. Objects have the same layout with and without exceptions.
+//
+// Several threads may make calls of one Acquisition or Dataset at once, as with a handle of C; but to create into it,
+// to move it and to destroy it is for one thread, while no other uses it. A Config, a Record and a Frame are for one
+// thread at a time. A Storage is called by several threads of the library at once.
 #ifndef SHARDWRIGHT_HPP
 #define SHARDWRIGHT_HPP
 
@@ -63,9 +67,16 @@ template <typename Call> sw_status text(Call call, std::string &out) {
 struct Tellers {
     using OfShards = std::function<void(const char *)>;
     using OfEvents = std::function<void(sw_events)>;
-    std::unique_ptr<OfShards> of_shards;
+    std::vector<std::unique_ptr<OfShards>> of_shards;
     std::vector<std::unique_ptr<OfEvents>> of_events;
 };
+
+// Held while the functions of a run are looked at or added to, and never while the library is called, which may call
+// them. One for all runs: an acquisition that has a lock of its own can't be moved.
+inline std::mutex &tellers_lock() {
+    static std::mutex &lock = *new std::mutex;
+    return lock;
+}
 
 // Frees a run that has ended, as soon as no other thread is in a call with it.
 inline void free_ended(sw_acquisition *handle, std::unique_ptr<Tellers> tellers) noexcept {
@@ -428,12 +439,13 @@ public:
     // Tells of each shard that is closed from now on; once for an acquisition. The function is called by a thread of
     // the library, and must not throw.
     sw_status try_on_shard_closed(std::function<void(const char *)> tell) {
+        if (!tell) return sw_on_shard_closed(handle_, nullptr, nullptr);
         std::unique_ptr<Teller> teller(new Teller(std::move(tell)));
         auto call = [](void *context, const char *key) { (*static_cast<Teller *>(context))(key); };
-        detail::Tellers &kept = tellers();
-        sw_status status = sw_on_shard_closed(handle_, call, teller.get());
-        if (status == SW_OK) kept.of_shards = std::move(teller);
-        return status;
+        Teller *told = teller.get();
+        // Whatever becomes of the call: the function lives as long as the run.
+        keep([&](detail::Tellers &kept) { kept.of_shards.push_back(std::move(teller)); });
+        return sw_on_shard_closed(handle_, call, told);
     }
 
     sw_status try_finish(sw_summary &summary, int64_t timeout_ms = SW_FOREVER) noexcept {
@@ -469,12 +481,12 @@ public:
     // Tells of each of `events` from now on. The function is called by any thread, by several at once, and must neither
     // wait nor throw.
     sw_status try_on_event(sw_events events, std::function<void(sw_events)> tell, uint64_t ring_mark = 0) {
+        if (!tell) return sw_on_event(handle_, events, ring_mark, nullptr, nullptr);
         std::unique_ptr<EventTeller> teller(new EventTeller(std::move(tell)));
         auto call = [](void *context, sw_events happened) { (*static_cast<EventTeller *>(context))(happened); };
-        std::vector<std::unique_ptr<EventTeller>> &kept = tellers().of_events;
-        // Whatever becomes of the call, which may tell at once: the function lives as long as the run.
-        kept.push_back(std::move(teller));
-        EventTeller *told = kept.back().get();
+        EventTeller *told = teller.get();
+        // As above; the call may tell at once.
+        keep([&](detail::Tellers &kept) { kept.of_events.push_back(std::move(teller)); });
         return sw_on_event(handle_, events, ring_mark, call, told);
     }
     sw_status try_latency(sw_stage stage, sw_latency &latency) const noexcept {
@@ -600,9 +612,10 @@ private:
         std::swap(handle_, other.handle_);
         std::swap(tellers_, other.tellers_);
     }
-    detail::Tellers &tellers() {
+    template <typename Add> void keep(Add add) {
+        std::lock_guard<std::mutex> alone(detail::tellers_lock());
         if (!tellers_) tellers_.reset(new detail::Tellers);
-        return *tellers_;
+        add(*tellers_);
     }
     // Becomes the run that a call creates, if it does.
     template <typename Create> sw_status take(Create create) noexcept {

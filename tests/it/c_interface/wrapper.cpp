@@ -143,6 +143,8 @@ static int every_call_has_a_wrapper() {
         HOLDS(config.try_memory_needed(memory) == SW_OK && memory.ring_bytes >= 4 * 4096);
         Acquisition acquisition;
         HOLDS(acquisition.try_create_in(strings, config) == SW_OK);
+        HOLDS(acquisition.try_on_shard_closed(nullptr) == SW_ERROR_NULL && std::strstr(sw_last_error(), "callback"));
+        HOLDS(acquisition.try_on_event(SW_EVENT_ENDED, {}) == SW_ERROR_NULL);
         HOLDS(acquisition.try_on_shard_closed([&](const char *key) { closed.push_back(key); }) == SW_OK);
         HOLDS(acquisition.try_on_shard_closed([](const char *) {}) == SW_ERROR_BUSY);
         // The function goes along.
@@ -176,6 +178,13 @@ static int every_call_has_a_wrapper() {
         uint64_t number;
         HOLDS(moved.try_first_error_frame(number) == SW_ERROR_NOT_FOUND && try_check_version() == SW_OK);
         HOLDS(moved.try_on_event(SW_EVENT_ENDED, [&](sw_events events) { told |= events; }) == SW_OK);
+        std::atomic<int> ends{0};
+        std::vector<std::thread> threads;
+        for (int thread = 0; thread < 4; thread++)
+            threads.emplace_back([&] {
+                for (int at = 0; at < 50; at++) moved.try_on_event(SW_EVENT_ENDED, [&](sw_events) { ends++; });
+            });
+        for (std::thread &thread : threads) thread.join();
         int32_t descriptor;
         sw_events events = 0;
         HOLDS(moved.try_event_open(SW_EVENT_BUFFER_FREE, descriptor) == SW_OK);
@@ -186,7 +195,7 @@ static int every_call_has_a_wrapper() {
         sw_summary summary;
         HOLDS(moved.try_summary(summary) == SW_ERROR_NOT_ENDED);
         HOLDS(moved.try_finish(summary) == SW_OK && moved.try_summary(summary) == SW_OK);
-        HOLDS(summary.frames_written == 2 && closed.size() == 1);
+        HOLDS(summary.frames_written == 2 && closed.size() == 1 && ends == 200);
         std::string text;
         HOLDS(moved.try_summary_json(text) == SW_OK && text.front() == '{' && text.back() == '}');
         HOLDS(moved.try_abort() == SW_OK);
