@@ -30,6 +30,9 @@ fn count_forks() {
     });
 }
 
+/// How often whoever takes an object away looks whether others have left.
+const PATIENCE: u32 = 1000;
+
 /// One more turn of a place, in its state; the lower half counts the threads inside.
 const TURN: u64 = 1 << 32;
 
@@ -53,12 +56,35 @@ pub(super) struct Registry<T, const N: usize> {
 struct HandleSlot<T> {
     state: AtomicU64,
     forks: AtomicU32,
+    /// Threads that wait until they are alone with the object, to take it away.
+    removers: AtomicU32,
     object: UnsafeCell<Option<T>>,
 }
 
 impl<T> HandleSlot<T> {
     const fn new() -> Self {
-        Self { state: AtomicU64::new(0), forks: AtomicU32::new(0), object: UnsafeCell::new(None) }
+        let (state, [forks, removers]) = (AtomicU64::new(0), [const { AtomicU32::new(0) }; 2]);
+        Self { state, forks, removers, object: UnsafeCell::new(None) }
+    }
+}
+
+impl<T> HandleSlot<T> {
+    /// Waits a little until the calling thread, which is inside, is there alone; then nobody enters any more.
+    fn make_removing(&self) -> bool {
+        for _ in 0..PATIENCE {
+            let state = self.state.load(Ordering::Relaxed);
+            let alone = state & !(TURN - 1) | 1;
+            if phase(state) != LIVE {
+                return false;
+            }
+            // Acquire: what others did to the object, before they left, has happened.
+            if self.state.compare_exchange(alone, (alone - 1) + TURN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+            // Somebody may have been counted in by mistake, and will be out at once.
+            std::thread::yield_now();
+        }
+        false
     }
 }
 
@@ -168,6 +194,14 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
         let at = token >> 4 & 0xfff;
         let wrong = || refuse!(SW_ERROR_HANDLE, "{handle:p} is no {name}: it was freed, or never was one");
         let Some(place) = self.places.get(at).filter(|_| token & 0xf == self.kind) else { return wrong() };
+        // Calls that follow each other on several threads would never leave the one alone that frees it. A bound, for
+        // the child of a fork in which the other thread is not.
+        for _ in 0..2 * PATIENCE {
+            if place.removers.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
         // Acquire: meets the Release with which the place became LIVE.
         let state = place.state.fetch_add(1, Ordering::Acquire);
         let entered = Entered { place };
@@ -187,20 +221,11 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
         let entered = self.enter(handle)?;
         allowed(&entered)?;
         let place = entered.place;
-        let mut patience = 1000;
-        loop {
-            let state = place.state.load(Ordering::Relaxed);
-            let alone = state & !(TURN - 1) | 1;
-            // Acquire: what others did to the object, before they left, has happened.
-            if place.state.compare_exchange(alone, (alone - 1) + TURN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                break;
-            }
-            patience -= 1;
-            if patience == 0 || phase(state) != LIVE {
-                return refuse!(SW_ERROR_BUSY, "another thread is in a call with this {}", self.name);
-            }
-            // Somebody may have been counted in by mistake, and will be out at once.
-            std::thread::yield_now();
+        place.removers.fetch_add(1, Ordering::Relaxed);
+        let is_taken = place.make_removing();
+        place.removers.fetch_sub(1, Ordering::Relaxed);
+        if !is_taken {
+            return refuse!(SW_ERROR_BUSY, "another thread is in a call with this {}", self.name);
         }
         debug_assert_eq!(phase(place.state.load(Ordering::Relaxed)), REMOVING);
         // This thread's stay was taken back in the exchange above.
@@ -249,6 +274,33 @@ mod tests {
         is(SW_ERROR_HANDLE, REGISTRY.enter(one).map(|n| *n));
         is(SW_ERROR_NULL, REGISTRY.enter(std::ptr::null::<u8>()).map(|n| *n));
         assert_eq!(*REGISTRY.enter(three).unwrap(), 3);
+    }
+
+    /// Whoever calls again and again does not keep another from freeing.
+    #[test]
+    fn calls_without_a_pause_let_a_removal_through() {
+        static REGISTRY: Registry<u32, 2> = Registry::new(9, "number");
+        const TRIES: usize = 100;
+        let rounds = if cfg!(miri) { 2 } else { 50 };
+        for round in 0..rounds {
+            let handle: *mut u8 = REGISTRY.insert(round).unwrap();
+            let (token, is_over) = (handle.addr(), std::sync::atomic::AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        let handle = std::ptr::without_provenance::<u8>(token);
+                        while !is_over.load(Ordering::Relaxed) {
+                            let Ok(number) = REGISTRY.enter(handle) else { break };
+                            // A call takes some time.
+                            (0..500).for_each(|_| drop(std::hint::black_box(*number)));
+                        }
+                    });
+                }
+                let tries = (0..TRIES).find(|_| REGISTRY.remove(handle, |_| Ok(())).is_ok());
+                is_over.store(true, Ordering::Relaxed);
+                assert!(tries.is_some(), "round {round}");
+            });
+        }
     }
 
     #[test]
