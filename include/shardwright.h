@@ -3,10 +3,11 @@
    Generated from src/ffi by tools/header; do not edit.
 
    Every function that can fail returns SW_OK or an error code; sw_last_error has the text. Results are written through
-   pointers, and only on success. Handles may be used from any thread, and from several at once, if nothing else is
-   said. A wrong argument (null, misaligned, a freed handle, a frame that was committed before, a handle of the parent
-   process after a fork) is found out and returned as an error. What the library can't see is whether a pointer that is
-   neither null nor misaligned points to as much memory as its description says.
+   pointers, and only on success, but for the room that SW_ERROR_SIZE says was missing. Handles may be used from any
+   thread, and from several at once, if nothing else is said. A wrong argument (null, misaligned, a freed handle, a
+   frame that was committed before, a handle of the parent process after a fork) is found out and returned as an error.
+   What the library can't see is whether a pointer that is neither null nor misaligned points to as much memory as its
+   description says.
 
    For C99 or later, and C++11 or later. All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a
    pointer that it was given, but for callbacks, their contexts, the functions of a storage and the buffers of
@@ -50,14 +51,16 @@
 // Acquisitions that may exist at once in a process.
 #define SW_ACQUISITIONS_MAX 2048
 
-// As a frame number: one more than the largest number that was committed so far.
-#define SW_NEXT UINT64_MAX
-
 // The record has a device_timestamp.
 #define SW_HAS_DEVICE_TIMESTAMP 1
 
 // The record has a host_timestamp.
 #define SW_HAS_HOST_TIMESTAMP 2
+
+// As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame
+// for which sw_acquire found no buffer has no number, and none is left out for it: to keep its place empty, count
+// frames, and commit them by their numbers.
+#define SW_NEXT UINT64_MAX
 
 // Dimensions that an array may have.
 #define SW_DIMS_MAX 16
@@ -81,7 +84,7 @@ typedef uint32_t sw_dim_kind;
 
 // One dimension of the array. Fields that are 0 have a default, but for `name`.
 typedef struct sw_dim {
-    // The name, unique in the array: "t", "c", "z", "y", "x". UTF-8.
+    // The name, unique in the array: "t", "c", "z", "y", "x". UTF-8 without control characters.
     const char *name;
     // What it means. 0: SW_DIM_OTHER.
     sw_dim_kind kind;
@@ -96,8 +99,8 @@ typedef struct sw_dim {
     uint64_t shard;
     // The distance between neighbours, in `unit`. 0: 1.
     double scale;
-    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none. Of space and time, a note in the summary
-    // tells of units that OME-Zarr does not list.
+    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null or empty: none. Of space and time, a note in the
+    // summary tells of units that OME-Zarr does not list.
     const char *unit;
     // Where the centre of the first element is, in `unit`: for y and x the position of the stage.
     double translation;
@@ -267,7 +270,7 @@ typedef struct sw_config {
     size_t buffer_bytes;
     // Where in a buffer the first row's first pixel stands, in bytes.
     size_t frame_offset;
-    // Bytes from one row's start to the next in a buffer.
+    // Bytes from one row's start to the next in a buffer. Where `buffer_bytes` is set, this is, too.
     size_t row_stride;
     // Worker threads that encode. Default 0: one for each core that the process may use.
     size_t workers;
@@ -316,7 +319,8 @@ typedef struct sw_config {
     // Each starts on a page of 4096 bytes (below 2 KiB, on a multiple of 64), and is readable and writable from
     // sw_create until `own_buffers_release` is called, or sw_free returns: freed before, they take the process or its
     // data with them. Nobody but the library touches them meanwhile, except for filling those on loan. They are
-    // written past the page cache where the device can reach them, else through it.
+    // written past the page cache where the device can reach them, else through it. Memory that another run of the
+    // process has is refused.
     void *const *own_buffers;
     // How many; the ring is as long, or as the array has frames. Default 0.
     size_t own_buffer_count;
@@ -343,7 +347,8 @@ typedef struct sw_config {
     // Levels that are written while frames come, each half as large as the one before, with rings that take a third
     // more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     sw_pyramid pyramid;
-    // So many levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most.
+    // So many levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most. This
+    // and the next two only with a `pyramid`.
     uint32_t pyramid_levels;
     // What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
     sw_keep pyramid_keep;
@@ -560,7 +565,8 @@ typedef struct sw_layout {
     // Frame buffers in the ring.
     uint64_t ring_frames;
     // How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
-    // driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
+    // driver that keeps nearly all buffers has missing numbers given up earlier, even of frames that come in order:
+    // nothing else can free one for it. See sw_buffers for how many the library needs.
     uint64_t reorder_window;
     // Dimensions.
     uint64_t dim_count;
@@ -841,7 +847,9 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // It returns SW_RING_FULL. The configured limit is `ring_full_timeout_ms`.
 #define SW_RING_FULL_BLOCK 0
 
-// It lets the newest frame go and counts its number as missing. The configured limit is 0.
+// It lets the newest frame go and counts its number as missing. The configured limit is 0. Each sw_acquire that
+// returns SW_RING_FULL counts as a frame that was let go, too, whatever its limit: a program that asks again for the
+// same frame takes SW_RING_FULL_ERROR.
 #define SW_RING_FULL_DROP_NEWEST 1
 
 // It returns SW_RING_FULL. The configured limit is 0.
@@ -1048,7 +1056,7 @@ sw_status sw_config_init(struct sw_config *config, size_t size);
 // Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 //
 // `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-// how many bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
 //
 // Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at;
 // for that, see sw_memory_needed. Any thread.
@@ -1056,7 +1064,9 @@ sw_status sw_config_json(const struct sw_config *config, char *text, size_t capa
 
 // What a configuration will need, before anything is created. `memory` must have its `size` set.
 //
-// Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it. Any thread.
+// Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it, but for what
+// depends on where the image will be: `key`, `manifest`, `plate_acquisition`, `label`, and whether `own_buffers` are
+// another run's. Any thread.
 sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *memory);
 
 // Creates the dataset `path` (a folder, or one file if its name ends in `.ozx`) with one image and starts its
@@ -1084,7 +1094,7 @@ sw_status sw_create_in(const struct sw_storage *storage,
                        struct sw_acquisition **acquisition);
 
 // Borrows a free frame buffer, to be filled and then committed or discarded. Any number may be on loan at once, on any
-// threads.
+// threads; for long, no more than sw_buffers says.
 //
 // It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 //
@@ -1139,8 +1149,13 @@ sw_status sw_discard_buffer(struct sw_acquisition *acquisition, uint32_t index);
 // The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
 // SetUserBuffers want to know before the first frame. They stay the same until the acquisition is freed.
 //
-// A buffer may be filled only while it is on loan. `addresses` gets all of them if `capacity` suffices, else nothing;
-// `count` (null: not wanted) gets how many there are. With `addresses` null and `capacity` 0, only `count` is set.
+// A buffer may be filled only while it is on loan. Not all may be on loan for long: the frames of a chunk stay in the
+// ring until its last one comes, so that the library needs at least one buffer less than those are: at most the chunk
+// length of the first dimension times the frames of all faster ones. Where the driver holds more, numbers are given up
+// for which it waits, and frames are refused as too late that come in their order.
+//
+// `addresses` gets all of them if `capacity` suffices, else nothing; `count` (null: not wanted) gets how many there
+// are, also with SW_ERROR_SIZE. With `addresses` null and `capacity` 0, only `count` is set.
 //
 // Errors: SW_ERROR_SIZE.
 sw_status sw_buffers(struct sw_acquisition *acquisition, void **addresses, size_t capacity, size_t *count);
@@ -1176,10 +1191,11 @@ sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, 
 // distance of rows in `pixels` in bytes; 0: rows follow each other. `record` (null: none) is that of every frame. The
 // whole call waits at most `timeout_ms` for free buffers. `appended` counts frames; a picture is taken as a whole.
 // Colours that lie plane by plane are frames already, which sw_append takes. Whoever commits frames on another thread
-// meanwhile may get a number between those of a picture.
+// meanwhile may get a number between those of a picture. After single frames, a picture is refused until they are as
+// many as `samples`, or a multiple.
 //
-// Errors: SW_ERROR_CONFIG where there is no such channel, where pixels are packed, and for a ring that is too small
-// for a picture; as sw_append.
+// Errors: SW_ERROR_CONFIG where there is no such channel, where the next frame's is not the first, where pixels are
+// packed, and for a ring that is too small for a picture; as sw_append.
 sw_status sw_append_interleaved(struct sw_acquisition *acquisition,
                                 const void *pixels,
                                 size_t bytes,
@@ -1206,7 +1222,8 @@ sw_status sw_dataset_create_in(const struct sw_storage *storage, struct sw_datas
 // "acquisitions": [{"id": 1, "name": "before"}, {"id": 2}], of which sw_config.plate_acquisition says an image's. The
 // plate lists the wells whose images have begun; a field to which nothing came is taken back when its run ends.
 //
-// Errors: SW_ERROR_CONFIG for names that are there twice or are no letters and digits, and after the first image.
+// Errors: SW_ERROR_CONFIG for names that are there twice or are no letters and digits, after the first image, and for
+// a second plate.
 sw_status sw_dataset_plate(struct sw_dataset *dataset, const char *plate);
 
 // Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots;
@@ -1328,7 +1345,7 @@ sw_status sw_get_summary(struct sw_acquisition *acquisition, struct sw_summary *
 // latencies of each stage, the storage that was chosen and why.
 //
 // `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-// how many bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
 //
 // Errors: SW_ERROR_NOT_ENDED, SW_ERROR_SIZE.
 sw_status sw_summary_json(struct sw_acquisition *acquisition, char *text, size_t capacity, size_t *needed);
@@ -1346,8 +1363,9 @@ sw_status sw_free(struct sw_acquisition *acquisition);
 // The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
 // least and 4,096 at most.
 //
-// Errors: as sw_dataset_acquisition; SW_ERROR_ARGUMENT for a configuration with buffers of the caller's own;
-// SW_ERROR_TOO_MANY. No image is left behind then, and no handle is set.
+// Errors: as sw_dataset_acquisition; SW_ERROR_CONFIG for a name that is there twice; SW_ERROR_ARGUMENT for a
+// configuration with buffers of the caller's own; SW_ERROR_TOO_MANY. No image is left behind then, and no handle is
+// set.
 sw_status sw_dataset_acquisitions(struct sw_dataset *dataset,
                                   const char *const *names,
                                   const struct sw_config *const *configs,
@@ -1361,8 +1379,9 @@ sw_status sw_dataset_acquisitions(struct sw_dataset *dataset,
 // again to wait longer.
 //
 // Errors: SW_ERROR_ARGUMENT for a handle that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and SW_ERROR_ENDED as
-// sw_finish, before any run is ended; otherwise the first error of the first of these runs that has one, when all have
-// ended: sw_first_error tells that of each.
+// sw_finish, before any run is ended: one whose outcome was told leaves all others running, so take it out of the list
+// (sw_get_summary tells which have ended) and call again; otherwise the first error of the first of these runs that
+// has one, when all have ended: sw_first_error tells that of each.
 sw_status sw_finish_all(struct sw_acquisition *const *acquisitions, size_t count, int64_t timeout_ms);
 
 // Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the

@@ -103,7 +103,7 @@ pub enum Error {
         reason: String,
     },
     /// The output exists and `overwrite` is off.
-    #[error("{} already exists; choose another path, or allow overwriting", path.display())]
+    #[error("{} already exists; choose another path, or, of a whole dataset, allow overwriting", path.display())]
     Exists {
         /// The path in the way.
         path: PathBuf,

@@ -148,6 +148,7 @@ impl Dataset {
         images: impl IntoIterator<Item = (N, Config)>,
     ) -> Result<Vec<Acquisition>> {
         let images: Vec<(N, Config)> = images.into_iter().collect();
+        refuse_twice(&images)?;
         let mut begun = Vec::new();
         let started = caught(|| self.start_all(&images, &mut begun));
         if started.is_err() {
@@ -246,6 +247,17 @@ impl Dataset {
         };
         Acquisition::start_in(self.root.clone(), Some(name), config, ring, |_| Ok(pool.clone()))
     }
+}
+
+/// Each image of a list has a name of its own.
+fn refuse_twice<N: AsRef<str>>(images: &[(N, Config)]) -> Result<()> {
+    let mut names: Vec<&str> = images.iter().map(|(name, _)| name.as_ref()).collect();
+    names.sort_unstable();
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+    twice.map_or(Ok(()), |pair| {
+        let reason = "two images of the list have this name; give each its own";
+        Err(Error::config("name", format_args!("{:?}", pair[0]), reason))
+    })
 }
 
 fn check_name(name: &str) -> Result<()> {

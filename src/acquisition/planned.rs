@@ -49,11 +49,12 @@ pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> R
 
 /// Refuses a configuration that says something of labels, where they are none.
 pub(super) fn refuse_label(config: &Config) -> Result<()> {
-    match config.label {
+    match &config.label {
         None => Ok(()),
-        Some(_) => {
+        Some(label) => {
+            let value = format_args!("{} colors and {} properties", label.colors.len(), label.properties.len());
             let reason = "labels are an image of a dataset of several images, named IMAGE/labels/NAME";
-            Err(Error::config("label", "given", reason))
+            Err(Error::config("label", value, reason))
         }
     }
 }
@@ -62,7 +63,7 @@ pub(super) fn refuse_label(config: &Config) -> Result<()> {
 pub(super) fn refuse_plate(config: &Config) -> Result<()> {
     match config.plate_acquisition {
         None => Ok(()),
-        Some(id) => Err(Error::config("plate_acquisition", format_args!("id {id}"), "the image is not on a plate")),
+        Some(id) => Err(Error::config("plate_acquisition", id, "the image is not on a plate")),
     }
 }
 

@@ -43,6 +43,9 @@ impl Collection {
             let reason = "a dataset gets its plate before its first image";
             return Err(Error::config("plate", format_args!("after image {:?}", first.name), reason));
         }
+        if self.plate.is_some() {
+            return Err(Error::config("plate", "given again", "the dataset has its plate already"));
+        }
         self.plate = Some(plate);
         Ok(())
     }

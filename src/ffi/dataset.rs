@@ -70,7 +70,8 @@ pub unsafe extern "C" fn sw_dataset_create_in(storage: *const sw_storage, datase
 /// "acquisitions": [{"id": 1, "name": "before"}, {"id": 2}], of which sw_config.plate_acquisition says an image's. The
 /// plate lists the wells whose images have begun; a field to which nothing came is taken back when its run ends.
 ///
-/// Errors: SW_ERROR_CONFIG for names that are there twice or are no letters and digits, and after the first image.
+/// Errors: SW_ERROR_CONFIG for names that are there twice or are no letters and digits, after the first image, and for
+/// a second plate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_dataset_plate(dataset: *mut sw_dataset, plate: *const c_char) -> sw_status {
     boundary(|| {

@@ -187,7 +187,7 @@ pub unsafe extern "C" fn sw_get_summary(acquisition: *mut sw_acquisition, summar
 /// latencies of each stage, the storage that was chosen and why.
 ///
 /// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-/// how many bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+/// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
 ///
 /// Errors: SW_ERROR_NOT_ENDED, SW_ERROR_SIZE.
 #[unsafe(no_mangle)]

@@ -5,8 +5,9 @@ use std::ffi::c_void;
 
 use super::limits::Limit;
 use super::pointer::{out, slice};
+use super::record::{record, sw_record};
 use super::registry::{enter, sw_acquisition};
-use super::run::{record, sw_appended, sw_record};
+use super::run::sw_appended;
 use super::status::{boundary, sw_status};
 
 /// Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
@@ -16,10 +17,11 @@ use super::status::{boundary, sw_status};
 /// distance of rows in `pixels` in bytes; 0: rows follow each other. `record` (null: none) is that of every frame. The
 /// whole call waits at most `timeout_ms` for free buffers. `appended` counts frames; a picture is taken as a whole.
 /// Colours that lie plane by plane are frames already, which sw_append takes. Whoever commits frames on another thread
-/// meanwhile may get a number between those of a picture.
+/// meanwhile may get a number between those of a picture. After single frames, a picture is refused until they are as
+/// many as `samples`, or a multiple.
 ///
-/// Errors: SW_ERROR_CONFIG where there is no such channel, where pixels are packed, and for a ring that is too small
-/// for a picture; as sw_append.
+/// Errors: SW_ERROR_CONFIG where there is no such channel, where the next frame's is not the first, where pixels are
+/// packed, and for a ring that is too small for a picture; as sw_append.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_append_interleaved(
     acquisition: *mut sw_acquisition,

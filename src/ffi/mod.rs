@@ -16,6 +16,7 @@
 //! together     many of them begun or ended at once
 //! limits       how long a call may wait
 //! registry     the acquisitions of the process
+//! record       what comes with a frame beside its pixels
 //! run          create, acquire, commit, discard, append
 //! interleaved  the same of interleaved colours
 //! loans        which buffers the caller has, and whether it may give them back
@@ -43,6 +44,7 @@ pub mod memory;
 mod names;
 mod own_buffers;
 mod pointer;
+pub mod record;
 pub mod registry;
 pub mod report;
 pub mod run;

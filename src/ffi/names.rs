@@ -51,6 +51,11 @@ pub(super) struct Spelled<'a>(pub(super) Spelling, pub(super) &'a Error);
 impl fmt::Display for Spelled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // 0 stands for none there.
+            Self(Spelling::Struct, Error::Config { field: field @ "plate_acquisition", value, reason }) => {
+                let set = value.parse().map_or(0, |id: u64| id.saturating_add(1));
+                write!(f, "{} = {set}, which is an id plus 1: {reason}", Field(field))
+            }
             Self(spelling, Error::Config { field, value, reason })
                 if *spelling == Spelling::Struct || NO_FIELDS.contains(field) =>
             {

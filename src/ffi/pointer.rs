@@ -163,7 +163,12 @@ pub(super) use grows;
 fn check_size<T: Grows>(size: usize) -> Outcome<()> {
     if size < T::FIRST_BYTES || size > SIZE_MAX || !size.is_multiple_of(align_of::<T>()) {
         let (name, first, now) = (T::NAME, T::FIRST_BYTES, size_of::<T>());
-        return refuse!(SW_ERROR_SIZE, "{name}.size = {size}: at least {first}, now {now}; set it to sizeof({name})");
+        let step = align_of::<T>();
+        return refuse!(
+            SW_ERROR_SIZE,
+            "{name}.size = {size}: {first} to {SIZE_MAX}, in steps of {step}, and {now} in this library; set it to \
+             sizeof({name})"
+        );
     }
     Ok(())
 }
@@ -249,6 +254,9 @@ pub(super) unsafe fn put_text(text: &str, place: *mut c_char, capacity: usize, n
     if !place.is_null() || capacity > 0 {
         check(place, "text")?;
         if capacity < bytes {
+            if let Some(needed) = needed {
+                needed.set(bytes);
+            }
             return refuse!(SW_ERROR_SIZE, "the text needs {bytes} bytes, its ending zero included, not {capacity}");
         }
         // SAFETY: the place is good for `capacity` bytes, which is enough.

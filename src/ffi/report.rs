@@ -128,7 +128,8 @@ pub struct sw_layout {
     /// Frame buffers in the ring.
     pub ring_frames: u64,
     /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
-    /// driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
+    /// driver that keeps nearly all buffers has missing numbers given up earlier, even of frames that come in order:
+    /// nothing else can free one for it. See sw_buffers for how many the library needs.
     pub reorder_window: u64,
     /// Dimensions.
     pub dim_count: u64,

@@ -9,7 +9,8 @@ use super::config::convert::{Wish, configuration};
 use super::config::sw_config;
 use super::limits::Limit;
 use super::own_buffers::{OwnBuffers, own_buffers, split};
-use super::pointer::{Grows, bytes, out, read, required, slice, text};
+use super::pointer::{bytes, out, required, slice, text};
+use super::record::{record, sw_record};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_SIZE, boundary, refuse, sw_status, told};
 use super::storage::{caller_storage, sw_storage};
@@ -19,9 +20,11 @@ use crate::config::{Config, RingFull};
 use crate::error::Error;
 use crate::fs::json as exact;
 use crate::fs::system::path_of_bytes;
-use crate::record::{FieldValue, RECORD_FIELDS_MAX, Record, RecordColumn};
+use crate::record::{Record, RecordColumn};
 
-/// As a frame number: one more than the largest number that was committed so far.
+/// As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame
+/// for which sw_acquire found no buffer has no number, and none is left out for it: to keep its place empty, count
+/// frames, and commit them by their numbers.
 pub const SW_NEXT: u64 = u64::MAX;
 /// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or
 /// discards the frame, on any thread, by DMA or through a driver.
@@ -37,76 +40,6 @@ pub struct sw_frame {
     pub index: u32,
     /// Tells this loan of the buffer from others.
     pub turn: u32,
-}
-
-/// What a record's value is.
-pub type sw_value_kind = u32;
-/// Nothing: the field is 0, or NaN if it is a floating-point one.
-pub const SW_VALUE_NONE: sw_value_kind = 0;
-/// `i`.
-pub const SW_VALUE_INT: sw_value_kind = 1;
-/// `u`.
-pub const SW_VALUE_UINT: sw_value_kind = 2;
-/// `f`.
-pub const SW_VALUE_FLOAT: sw_value_kind = 3;
-
-/// A number of one of three types.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub union sw_number {
-    /// With SW_VALUE_INT.
-    pub i: i64,
-    /// With SW_VALUE_UINT.
-    pub u: u64,
-    /// With SW_VALUE_FLOAT.
-    pub f: f64,
-}
-
-/// The value of a record field. It is stored as the field's own type. A field of integers takes whole numbers within
-/// its type's range, of whatever kind they are: 3.0 is one. A floating-point field takes every number, rounded to the
-/// nearest that its type has, and infinities and NaN; only a finite number beyond the range of SW_F32 does not fit.
-/// What does not fit is refused with SW_ERROR_RECORD, and the frame stays on loan.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct sw_value {
-    /// Which member of `number` counts.
-    pub kind: sw_value_kind,
-    /// 0.
-    pub reserved: u32,
-    /// The value.
-    pub number: sw_number,
-}
-
-/// The record has a device_timestamp.
-pub const SW_HAS_DEVICE_TIMESTAMP: u32 = 1;
-/// The record has a host_timestamp.
-pub const SW_HAS_HOST_TIMESTAMP: u32 = 2;
-
-/// What the instrument says about one frame. Set `size` to sizeof(sw_record) and all else to 0 before filling it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct sw_record {
-    /// sizeof(sw_record).
-    pub size: usize,
-    /// Which of the timestamps are given: SW_HAS_DEVICE_TIMESTAMP, SW_HAS_HOST_TIMESTAMP, or both added.
-    pub has: u32,
-    /// How many values; at most as many as the configuration has record fields. The fields beyond hold 0, or NaN.
-    pub value_count: u32,
-    /// The device's own time stamp, in whatever unit the device counts.
-    pub device_timestamp: u64,
-    /// The host's time of the frame in nanoseconds since 1970. Not given: the moment of the commit.
-    pub host_timestamp: i64,
-    /// The values of the configuration's record fields, in their order. Needed only during the call.
-    pub values: *const sw_value,
-}
-
-/// Bytes of the struct in interface 1. When it grows, this becomes the offset of the first new field.
-const RECORD_FIRST_BYTES: usize = size_of::<sw_record>();
-
-// SAFETY: `repr(C)`, numbers and pointers only, the size first.
-unsafe impl Grows for sw_record {
-    const FIRST_BYTES: usize = RECORD_FIRST_BYTES;
-    const NAME: &'static str = "sw_record";
 }
 
 /// What an append did.
@@ -164,7 +97,7 @@ pub(super) unsafe fn start(
     RUNS.check_room()?;
     let Wish { config, spelling } = wish;
     let ring_full = config.ring_full;
-    let (buffers, takeover) = split(own);
+    let (buffers, takeover) = split(own)?;
     let created = create(config, buffers).map_err(|error| spelling.told(error))?;
     let run = Run::new(Held::Own(Box::new(created)), ring_full);
     handle.set(RUNS.insert(Arc::new(run))?);
@@ -231,7 +164,7 @@ pub unsafe extern "C" fn sw_create_in(
 }
 
 /// Borrows a free frame buffer, to be filled and then committed or discarded. Any number may be on loan at once, on any
-/// threads.
+/// threads; for long, no more than sw_buffers says.
 ///
 /// It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 ///
@@ -347,8 +280,13 @@ pub extern "C" fn sw_discard_buffer(acquisition: *mut sw_acquisition, index: u32
 /// The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
 /// SetUserBuffers want to know before the first frame. They stay the same until the acquisition is freed.
 ///
-/// A buffer may be filled only while it is on loan. `addresses` gets all of them if `capacity` suffices, else nothing;
-/// `count` (null: not wanted) gets how many there are. With `addresses` null and `capacity` 0, only `count` is set.
+/// A buffer may be filled only while it is on loan. Not all may be on loan for long: the frames of a chunk stay in the
+/// ring until its last one comes, so that the library needs at least one buffer less than those are: at most the chunk
+/// length of the first dimension times the frames of all faster ones. Where the driver holds more, numbers are given up
+/// for which it waits, and frames are refused as too late that come in their order.
+///
+/// `addresses` gets all of them if `capacity` suffices, else nothing; `count` (null: not wanted) gets how many there
+/// are, also with SW_ERROR_SIZE. With `addresses` null and `capacity` 0, only `count` is set.
 ///
 /// Errors: SW_ERROR_SIZE.
 #[unsafe(no_mangle)]
@@ -367,6 +305,9 @@ pub unsafe extern "C" fn sw_buffers(
             // SAFETY: as above; only the check is wanted.
             let _checked = unsafe { out(addresses, "addresses") }?;
             if capacity < frames {
+                if let Some(count) = count {
+                    count.set(frames);
+                }
                 return refuse!(SW_ERROR_SIZE, "room for {capacity} addresses; there are {frames} buffers");
             }
             for index in 0..frames {
@@ -452,48 +393,4 @@ pub unsafe extern "C" fn sw_set_attribute(
         }
         Ok(run.running()?.set_attribute(key, value)?)
     })
-}
-
-/// Values that the fields can't hold are refused here, where a frame is still the caller's.
-///
-/// # Safety
-/// `record` and its values must be good for reads, unless null or misaligned.
-pub(super) unsafe fn record(record: *const sw_record, fields: &[RecordColumn]) -> Outcome<Record> {
-    let mut value = Record::default();
-    if record.is_null() {
-        return Ok(value);
-    }
-    let none =
-        sw_record { size: 0, has: 0, value_count: 0, device_timestamp: 0, host_timestamp: 0, values: std::ptr::null() };
-    // SAFETY: as the caller promises; the struct begins with its size.
-    let given = unsafe { read(record, none) }?;
-    if given.has & !(SW_HAS_DEVICE_TIMESTAMP | SW_HAS_HOST_TIMESTAMP) != 0 {
-        return refuse!(SW_ERROR_ARGUMENT, "sw_record.has = {:#x}: only the two lowest bits have a meaning", given.has);
-    }
-    value.device_timestamp = (given.has & SW_HAS_DEVICE_TIMESTAMP != 0).then_some(given.device_timestamp);
-    value.host_timestamp = (given.has & SW_HAS_HOST_TIMESTAMP != 0).then_some(given.host_timestamp);
-    let count = given.value_count as usize;
-    if count > RECORD_FIELDS_MAX {
-        return refuse!(SW_ERROR_ARGUMENT, "sw_record.value_count = {count}: at most {RECORD_FIELDS_MAX}");
-    }
-    // SAFETY: as the caller promises.
-    let values = unsafe { slice(given.values, count, ["sw_record.values", "sw_record.value_count"]) }?;
-    for (field, given) in values.iter().enumerate() {
-        // SAFETY: all members are eight bytes of which any are a value.
-        let (i, u, f) = unsafe { (given.number.i, given.number.u, given.number.f) };
-        if given.reserved != 0 {
-            return refuse!(SW_ERROR_ARGUMENT, "sw_value.reserved = {} of value {field}: it must be 0", given.reserved);
-        }
-        match given.kind {
-            // Beyond the configured fields it is refused as any value is.
-            SW_VALUE_NONE if field >= fields.len() => drop(value.set(field, FieldValue::Int(0))),
-            SW_VALUE_NONE => {}
-            SW_VALUE_INT => drop(value.set(field, FieldValue::Int(i))),
-            SW_VALUE_UINT => drop(value.set(field, FieldValue::Uint(u))),
-            SW_VALUE_FLOAT => drop(value.set(field, FieldValue::Float(f))),
-            other => return refuse!(SW_ERROR_ARGUMENT, "sw_value.kind = {other} of value {field}: 0 to 3"),
-        }
-    }
-    value.check(fields)?;
-    Ok(value)
 }

@@ -25,8 +25,9 @@ use crate::error::Error;
 /// The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
 /// least and 4,096 at most.
 ///
-/// Errors: as sw_dataset_acquisition; SW_ERROR_ARGUMENT for a configuration with buffers of the caller's own;
-/// SW_ERROR_TOO_MANY. No image is left behind then, and no handle is set.
+/// Errors: as sw_dataset_acquisition; SW_ERROR_CONFIG for a name that is there twice; SW_ERROR_ARGUMENT for a
+/// configuration with buffers of the caller's own; SW_ERROR_TOO_MANY. No image is left behind then, and no handle is
+/// set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_dataset_acquisitions(
     dataset: *mut sw_dataset,
@@ -70,8 +71,9 @@ pub unsafe extern "C" fn sw_dataset_acquisitions(
 /// again to wait longer.
 ///
 /// Errors: SW_ERROR_ARGUMENT for a handle that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and SW_ERROR_ENDED as
-/// sw_finish, before any run is ended; otherwise the first error of the first of these runs that has one, when all have
-/// ended: sw_first_error tells that of each.
+/// sw_finish, before any run is ended: one whose outcome was told leaves all others running, so take it out of the list
+/// (sw_get_summary tells which have ended) and call again; otherwise the first error of the first of these runs that
+/// has one, when all have ended: sw_first_error tells that of each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_finish_all(
     acquisitions: *const *mut sw_acquisition,

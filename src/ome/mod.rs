@@ -61,7 +61,11 @@ fn channels_match_dimension(config: &Config) -> Result<()> {
 
 fn validate_channel(channel: &Channel) -> Result<()> {
     if rgb(&channel.color).is_none() {
-        let reason = format!("the colour of {:?} is six hexadecimal digits, red, green, blue: FF8000", channel.label);
+        let reason = format!(
+            "the colour of {:?} must be six hexadecimal digits and nothing else, two each for red, green and blue, as \
+             in FF8000",
+            channel.label
+        );
         return Err(Error::config("channels.color", &channel.color, reason));
     }
     match channel.window {

@@ -81,7 +81,7 @@ pub(crate) fn field(plate: &Plate, name: &str, acquisition: Option<u64>) -> Resu
 /// The acquisition that an image is part of; the only one need not be said.
 fn of_acquisition(plate: &Plate, said: Option<u64>) -> Result<Option<u64>> {
     let ids = || plate.acquisitions.iter().map(|acquisition| acquisition.id.to_string()).collect::<Vec<_>>().join(", ");
-    let refuse = |id: u64, reason: String| Err(Error::config("plate_acquisition", format_args!("id {id}"), reason));
+    let refuse = |id: u64, reason: String| Err(Error::config("plate_acquisition", id, reason));
     match (said, &plate.acquisitions[..]) {
         (None, []) => Ok(None),
         (None, [only]) => Ok(Some(only.id)),

@@ -61,6 +61,17 @@ pub(super) fn check(config: &Config) -> Result<&[Dim]> {
     Ok(dims)
 }
 
+/// Of a new array alone: one that is repacked has the names that it has.
+pub(super) fn check_names(dims: &[Dim]) -> Result<()> {
+    match dims.iter().find(|dim| dim.name.contains(char::is_control)) {
+        None => Ok(()),
+        Some(Dim { name, .. }) => {
+            let reason = "the name of a dimension has no control characters";
+            Err(Error::config("dims.name", format_args!("{name:?}"), reason))
+        }
+    }
+}
+
 pub(super) fn acquisition_order(config: &Config) -> Result<Vec<usize>> {
     let outer = &config.dims[..config.dims.len() - 2];
     let wished = &config.acquisition_order;

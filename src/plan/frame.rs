@@ -52,6 +52,13 @@ impl FramePlan {
         let needed = (rows - 1)
             .checked_mul(layout.row_stride)
             .and_then(|last| last.checked_add(layout.offset)?.checked_add(row_bytes));
+        if layout.row_stride == 0 && layout.buffer_bytes > 0 {
+            let reason = format!(
+                "where the bytes of a buffer are set, so is the distance of its rows: {row_bytes} where they follow \
+                 each other"
+            );
+            return Err(Error::config("frame_layout.row_stride", 0, reason));
+        }
         if layout.row_stride < row_bytes {
             let reason = format!("rows of {row_bytes} bytes must be at least as far apart");
             return Err(Error::config("frame_layout.row_stride", layout.row_stride, reason));

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files in the order in which a reader of the header wants to meet them.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "status",
     "config/mod",
     "memory",
     "storage",
     "limits",
     "registry",
+    "record",
     "run",
     "interleaved",
     "dataset",
@@ -29,10 +30,11 @@ const INTRODUCTION: &str = "\
    Generated from src/ffi by tools/header; do not edit.
 
    Every function that can fail returns SW_OK or an error code; sw_last_error has the text. Results are written through
-   pointers, and only on success. Handles may be used from any thread, and from several at once, if nothing else is
-   said. A wrong argument (null, misaligned, a freed handle, a frame that was committed before, a handle of the parent
-   process after a fork) is found out and returned as an error. What the library can't see is whether a pointer that is
-   neither null nor misaligned points to as much memory as its description says.
+   pointers, and only on success, but for the room that SW_ERROR_SIZE says was missing. Handles may be used from any
+   thread, and from several at once, if nothing else is said. A wrong argument (null, misaligned, a freed handle, a
+   frame that was committed before, a handle of the parent process after a fork) is found out and returned as an error.
+   What the library can't see is whether a pointer that is neither null nor misaligned points to as much memory as its
+   description says.
 
    For C99 or later, and C++11 or later. All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a
    pointer that it was given, but for callbacks, their contexts, the functions of a storage and the buffers of

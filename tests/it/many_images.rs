@@ -287,6 +287,8 @@ fn images_that_begin_and_end_together_are_whole() {
         assert!((0..IMAGES).all(|image| !path.join(name(image)).join("0/c").exists()), "no frame came");
         let again = dataset.acquisitions([("new".to_owned(), config(0)), (name(3), config(3))]);
         assert!(matches!(again, Err(Error::Exists { .. })), "{again:?}");
+        let twice = dataset.acquisitions([("new", config(0)), ("old", config(1)), ("new", config(2))]).unwrap_err();
+        assert!(matches!(twice, Error::Config { field: "name", .. }), "{twice}");
         assert!(!path.join("new/zarr.json").exists());
         // The last one is never visited.
         let visited = |image: &usize| *image < IMAGES - 1;

@@ -112,6 +112,8 @@ fn what_is_no_field_of_the_plate_is_refused_and_leaves_nothing() {
     wrong.rows[1] = "A".to_owned();
     assert!(matches!(dataset.clone().with_plate(wrong), Err(Error::Config { field: "plate.rows", .. })));
     let dataset = dataset.with_plate(Plate::new(2, 2)).unwrap();
+    let second = dataset.clone().with_plate(Plate::new(1, 1)).unwrap_err();
+    assert!(matches!(second, Error::Config { field: "plate", .. }), "{second}");
     for name in ["left", "C/1/0", "A/3/0", "A/1/a-b"] {
         assert!(matches!(dataset.acquisition(name, config(None)), Err(Error::Config { field: "name", .. })), "{name}");
     }

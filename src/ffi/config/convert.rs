@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
+use super::defaults::defaults;
 use super::*;
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> 
 /// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 ///
 /// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-/// how many bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+/// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
 ///
 /// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at;
 /// for that, see sw_memory_needed. Any thread.
@@ -120,39 +121,6 @@ fn refuse_beside_document(fields: &Config) -> Outcome<()> {
     }
 }
 
-pub(super) fn defaults() -> sw_config {
-    let defaults = Config::default();
-    // SAFETY: zeros are a value: numbers, null pointers, and no function.
-    let none: sw_config = unsafe { std::mem::zeroed() };
-    sw_config {
-        size: size_of::<sw_config>(),
-        version: SW_INTERFACE,
-        dtype: SW_U16,
-        compressor: SW_COMPRESSOR_BLOSC,
-        level: 1,
-        blosc_cname: SW_BLOSC_LZ4,
-        shuffle: SW_SHUFFLE_BIT,
-        checksum: defaults.codec.checksum.into(),
-        placement: SW_PLACEMENT_AUTO,
-        index_location: SW_INDEX_END,
-        storage: SW_STORAGE_AUTO,
-        fill_value: defaults.fill_value,
-        skip_empty_chunks: defaults.skip_empty_chunks.into(),
-        ring_full: SW_RING_FULL_BLOCK,
-        ring_full_timeout_ms: crate::ffi::limits::SW_FOREVER,
-        ring_bytes: defaults.ring_bytes,
-        workers: defaults.workers,
-        checkpoint_every_ms: defaults.checkpoint_every.as_millis() as u64,
-        sync: defaults.sync.into(),
-        overwrite: defaults.overwrite.into(),
-        dialect: SW_DIALECT_ZARR3,
-        index_checksum: defaults.index_checksum.into(),
-        guard_maps: defaults.guard_maps.into(),
-        leap_max: defaults.leap_max,
-        ..none
-    }
-}
-
 pub(super) fn from_document(document: &str) -> Outcome<Config> {
     // A JSON object begins with a brace, which no TOML document does.
     if document.trim_start().starts_with('{') {
@@ -209,6 +177,9 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         false => unsafe { self::volume(required(config.volume, "sw_config.volume")?) }?,
         true => Volume::default(),
     };
+    if !config.affinity.is_null() && config.affinity_count == 0 {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_config.affinity_count = 0, and sw_config.affinity is not null");
+    }
     let names = ["sw_config.affinity", "sw_config.affinity_count"];
     // SAFETY: as above.
     let affinity = unsafe { slice_up_to(config.affinity, config.affinity_count, WORKERS_MAX, names) }?;
@@ -299,6 +270,13 @@ fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
     }
     let depth = choice(Depth::ALL, config.pyramid_depth, "sw_config.pyramid_depth")?;
     let method = choice(&METHODS, config.pyramid, "sw_config.pyramid")?;
+    if method.is_none() && (config.pyramid_levels > 0 || keep > 0 || depth != Depth::default()) {
+        return refuse!(
+            SW_ERROR_CONFIG,
+            "sw_config.pyramid = {}: pyramid_levels, pyramid_keep or pyramid_depth is set, which are of a pyramid",
+            config.pyramid
+        );
+    }
     Ok(method.map(|method| Downsampling {
         method,
         levels: Some(config.pyramid_levels as usize).filter(|&levels| levels > 0),
@@ -371,7 +349,7 @@ unsafe fn dim(dim: &sw_dim) -> Outcome<Dim> {
         scale: if dim.scale == 0.0 { 1.0 } else { dim.scale },
         translation: dim.translation,
         // SAFETY: as the caller promises.
-        unit: unsafe { optional_text(dim.unit, "sw_dim.unit") }?.map(str::to_owned),
+        unit: unsafe { optional_text(dim.unit, "sw_dim.unit") }?.filter(|unit| !unit.is_empty()).map(str::to_owned),
     })
 }
 

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub mod convert;
+mod defaults;
 
 use std::ffi::{c_char, c_void};
 
@@ -147,7 +148,9 @@ pub const SW_STORAGE_DIRECT: sw_storage_kind = 3;
 pub type sw_ring_full = u32;
 /// It returns SW_RING_FULL. The configured limit is `ring_full_timeout_ms`.
 pub const SW_RING_FULL_BLOCK: sw_ring_full = 0;
-/// It lets the newest frame go and counts its number as missing. The configured limit is 0.
+/// It lets the newest frame go and counts its number as missing. The configured limit is 0. Each sw_acquire that
+/// returns SW_RING_FULL counts as a frame that was let go, too, whatever its limit: a program that asks again for the
+/// same frame takes SW_RING_FULL_ERROR.
 pub const SW_RING_FULL_DROP_NEWEST: sw_ring_full = 1;
 /// It returns SW_RING_FULL. The configured limit is 0.
 pub const SW_RING_FULL_ERROR: sw_ring_full = 2;
@@ -260,7 +263,7 @@ pub struct sw_volume {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_dim {
-    /// The name, unique in the array: "t", "c", "z", "y", "x". UTF-8.
+    /// The name, unique in the array: "t", "c", "z", "y", "x". UTF-8 without control characters.
     pub name: *const c_char,
     /// What it means. 0: SW_DIM_OTHER.
     pub kind: sw_dim_kind,
@@ -275,8 +278,8 @@ pub struct sw_dim {
     pub shard: u64,
     /// The distance between neighbours, in `unit`. 0: 1.
     pub scale: f64,
-    /// A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none. Of space and time, a note in the summary
-    /// tells of units that OME-Zarr does not list.
+    /// A unit as UDUNITS-2 spells it: "micrometer", "second". Null or empty: none. Of space and time, a note in the
+    /// summary tells of units that OME-Zarr does not list.
     pub unit: *const c_char,
     /// Where the centre of the first element is, in `unit`: for y and x the position of the stage.
     pub translation: f64,
@@ -377,7 +380,7 @@ pub struct sw_config {
     pub buffer_bytes: usize,
     /// Where in a buffer the first row's first pixel stands, in bytes.
     pub frame_offset: usize,
-    /// Bytes from one row's start to the next in a buffer.
+    /// Bytes from one row's start to the next in a buffer. Where `buffer_bytes` is set, this is, too.
     pub row_stride: usize,
     /// Worker threads that encode. Default 0: one for each core that the process may use.
     pub workers: usize,
@@ -426,7 +429,8 @@ pub struct sw_config {
     /// Each starts on a page of 4096 bytes (below 2 KiB, on a multiple of 64), and is readable and writable from
     /// sw_create until `own_buffers_release` is called, or sw_free returns: freed before, they take the process or its
     /// data with them. Nobody but the library touches them meanwhile, except for filling those on loan. They are
-    /// written past the page cache where the device can reach them, else through it.
+    /// written past the page cache where the device can reach them, else through it. Memory that another run of the
+    /// process has is refused.
     pub own_buffers: *const *mut c_void,
     /// How many; the ring is as long, or as the array has frames. Default 0.
     pub own_buffer_count: usize,
@@ -453,7 +457,8 @@ pub struct sw_config {
     /// Levels that are written while frames come, each half as large as the one before, with rings that take a third
     /// more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     pub pyramid: sw_pyramid,
-    /// So many levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most.
+    /// So many levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most. This
+    /// and the next two only with a `pyramid`.
     pub pyramid_levels: u32,
     /// What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
     pub pyramid_keep: sw_keep,

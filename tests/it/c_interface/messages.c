@@ -33,6 +33,7 @@ static sw_volume volume;
 static void fields_have_the_names_of_the_header(void) {
     CONFIG(config.dim_count = 1, "sw_config.dims = [t]: 2 to 16 dimensions");
     CONFIG(some[1].name = "", "sw_dim.name = ");
+    CONFIG(some[1].name = "a\nb", "sw_dim.name = \"a\\nb\": the name of a dimension has no control characters");
     CONFIG(some[1].size = 0, "sw_dim.size = ");
     CONFIG((some[1].chunk = 5, some[1].shard = 7), "sw_dim.shard = 7");
     CONFIG(some[1].scale = -1, "sw_dim.scale = -1");
@@ -45,6 +46,10 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG(config.workers = 100000, "sw_config.workers = 100000");
     CONFIG(config.row_stride = 16, "sw_config.buffer_bytes = 0");
     CONFIG((config.row_stride = 15, config.buffer_bytes = 4096), "sw_config.row_stride = 15");
+    CONFIG(config.buffer_bytes = 4096, "sw_config.row_stride = 0: where the bytes of a buffer are set, so is");
+    CONFIG(config.pyramid_levels = 2, "sw_config.pyramid = 0: pyramid_levels, pyramid_keep or pyramid_depth is set");
+    CONFIG(config.pyramid_keep = SW_KEEP_Y, "sw_config.pyramid = 0");
+    CONFIG(config.pyramid_depth = SW_DEPTH_AUTO, "sw_config.pyramid = 0");
     CONFIG(config.unused_low_bits = 16, "sw_config.unused_low_bits = 16");
     CONFIG(config.pixel_format = SW_PIXELS_MONO12P, "sw_config.pixel_format = ");
     CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.checksum = 0), "sw_config.compressor = ");
@@ -58,12 +63,16 @@ static void fields_have_the_names_of_the_header(void) {
     const sw_record_field field = {.name = "a field", .dtype = SW_U8};
     CONFIG((config.record_fields = &field, config.record_field_count = 1), "sw_record_field.name = ");
     const sw_channel channel = {.label = "DAPI", .color = "blue"};
-    CONFIG((config.channels = &channel, config.channel_count = 1), "sw_channel.color = ");
+    CONFIG((config.channels = &channel, config.channel_count = 1),
+           "sw_channel.color = blue: the colour of \"DAPI\" must be six hexadecimal digits and nothing else");
     const char *const order[] = {"z"};
     CONFIG((config.acquisition_order = order, config.acquisition_order_count = 1), "sw_config.acquisition_order = ");
     sw_acquisition *acquisition;
     config = good(), config.plate_acquisition = 3;
-    SAYS(SW_ERROR_CONFIG, sw_create(path("a"), &config, &acquisition), "sw_config.plate_acquisition = ");
+    SAYS(SW_ERROR_CONFIG, sw_create(path("a"), &config, &acquisition),
+         "sw_config.plate_acquisition = 3, which is an id plus 1:");
+    config = good(), config.label = "{\"colors\": [{\"value\": 1, \"rgba\": [1, 2, 3, 4]}]}";
+    SAYS(SW_ERROR_CONFIG, sw_create(path("a"), &config, &acquisition), "sw_config.label = 1 colors and 0 properties");
     config = good(), config.key = "a//b";
     SAYS(SW_ERROR_CONFIG, sw_create(path("a"), &config, &acquisition), "sw_config.key = ");
 }
@@ -120,6 +129,27 @@ static void counts_are_checked_before_anything_is_read(void) {
     HOLDS(!munmap(pages, 2 * page));
 }
 
+static void sizes_are_told_with_their_bounds(void) {
+    config = good(), config.size = SIZE_MAX;
+    SAYS(SW_ERROR_SIZE, sw_memory_needed(&config, &memory), " to 65536, in steps of 8, and ");
+    config = good();
+    const size_t core = 0;
+    config.affinity = &core;
+    SAYS(SW_ERROR_ARGUMENT, sw_memory_needed(&config, &memory), "sw_config.affinity_count = 0, and sw_config.affinity");
+    config = good();
+    char text[2] = "x";
+    size_t needed = 0;
+    SAYS(SW_ERROR_SIZE, sw_config_json(&config, text, 2, &needed), "the text needs");
+    HOLDS(needed > 2 && text[0] == 'x');
+    memcpy(some, dims, sizeof some);
+    some[2].unit = "";
+    config.dims = some;
+    char *whole = malloc(needed);
+    RIGHT(sw_config_json(&config, whole, needed, NULL));
+    HOLDS(!strstr(whole, "\"unit\": \"\""));
+    free(whole);
+}
+
 static void what_is_wrong_with_pixels_is_what_is_named(void) {
     sw_acquisition *acquisition;
     static sw_dim colors[] = {{.name = "t", .kind = SW_DIM_TIME},
@@ -148,6 +178,22 @@ static void what_is_wrong_with_pixels_is_what_is_named(void) {
     SAYS(SW_ERROR_ARGUMENT, COLORS(SIZE_MAX, 0), "bytes = 18446744073709551615: ");
     SAYS(SW_ERROR_ARGUMENT, COLORS(SIZE_MAX, SIZE_MAX), "bytes = 18446744073709551615: ");
     SAYS(SW_ERROR_CONFIG, sw_append_interleaved(acquisition, pixels, 9, UINT32_MAX, 0, NULL, 0, &appended), "samples");
+    /* After a lone frame, red would stand where green belongs. */
+    RIGHT(APPEND(FRAME_BYTES, 0));
+    SAYS(SW_ERROR_CONFIG, COLORS(3 * FRAME_BYTES, 0),
+         "samples = 3: the next frame has the number 1, which is of channel 1");
+    RIGHT(APPEND(2 * FRAME_BYTES, 0));
+    RIGHT(COLORS(3 * FRAME_BYTES, 0));
+    RIGHT(sw_abort(acquisition, SW_FOREVER));
+    RIGHT(sw_free(acquisition));
+    /* There is no channel at all. */
+    config = good();
+    RIGHT(sw_create(path("gray"), &config, &acquisition));
+    SAYS(SW_ERROR_CONFIG, COLORS(3 * FRAME_BYTES, 0), "has no bound, not one for each");
+    void *addresses[1];
+    size_t count = 0;
+    SAYS(SW_ERROR_SIZE, sw_buffers(acquisition, addresses, 1, &count), "room for 1 addresses");
+    HOLDS(count > 1);
     RIGHT(sw_abort(acquisition, SW_FOREVER));
     RIGHT(sw_free(acquisition));
 }
@@ -158,8 +204,9 @@ int main(int argc, char **argv) {
     fields_have_the_names_of_the_header();
     fields_of_documents_have_the_names_of_documents();
     counts_are_checked_before_anything_is_read();
+    sizes_are_told_with_their_bounds();
     what_is_wrong_with_pixels_is_what_is_named();
-    static const sw_status expected[] = {SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, SW_ERROR_FRAME_SIZE};
+    static const sw_status expected[] = {SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, SW_ERROR_FRAME_SIZE, SW_ERROR_SIZE};
     check_provoked(expected, sizeof expected / sizeof *expected);
     printf("%d wrong calls\n", calls);
     return failures > 0;

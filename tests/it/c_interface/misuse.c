@@ -139,6 +139,8 @@ static void wrong_configurations(void) {
     char text[10] = "untouched";
     size_t needed = 7;
     WRONG(SW_ERROR_SIZE, sw_config_json(&config, text, sizeof text, &needed));
+    HOLDS(needed > 100);
+    needed = 7;
     WRONG(SW_ERROR_NULL, sw_config_json(&config, NULL, 5, &needed));
     WRONG(SW_ERROR_MISALIGNED, sw_config_json(&config, NULL, 0, odd));
     HOLDS(!strcmp(text, "untouched") && needed == 7);
@@ -293,6 +295,8 @@ static void wrong_frames(void) {
     void *addresses[8] = {NULL};
     size_t count = 3;
     WRONG(SW_ERROR_SIZE, sw_buffers(acquisition, addresses, 7, &count));
+    HOLDS(count == 8);
+    count = 3;
     WRONG(SW_ERROR_NULL, sw_buffers(acquisition, NULL, 8, &count));
     HOLDS(count == 3 && addresses[0] == NULL);
     sw_summary summary = {.size = sizeof summary};

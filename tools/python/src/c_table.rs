@@ -7,11 +7,12 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use shardwright::ffi::lent::{LentHandle, lend};
+use shardwright::ffi::record::sw_record;
 use shardwright::ffi::registry::sw_acquisition;
 use shardwright::ffi::report::{sw_get_layout, sw_get_stats, sw_layout, sw_stats};
 use shardwright::ffi::run::{
     sw_acquire, sw_acquire_buffer, sw_append, sw_appended, sw_buffers, sw_commit, sw_commit_buffer, sw_discard,
-    sw_discard_buffer, sw_frame, sw_record,
+    sw_discard_buffer, sw_frame,
 };
 use shardwright::ffi::status::{sw_last_error, sw_status};
 
