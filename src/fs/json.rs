@@ -1,8 +1,8 @@
 //! JSON as exactly as it is.
 //!
 //! A document that somebody else wrote goes on with all that it says. Python writes `NaN` and `Infinity`, which JSON
-//! does not have, and integers of any length: such a token becomes a string that no document has, a zero character and
-//! the token, and a token again when the document is written.
+//! does not have, and integers of any length; an integer may be `-0`. Such a token becomes a string that no document
+//! has, a zero character and the token, and a token again when the document is written.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 use std::fs::File;
@@ -72,7 +72,7 @@ fn is_beyond_json(token: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(token) else { return false };
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_long = digits.len() > 18 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    matches!(text, "NaN" | "Infinity" | "-Infinity")
+    matches!(text, "NaN" | "Infinity" | "-Infinity" | "-0")
         || (is_long && text.parse::<u64>().is_err() && text.parse::<i64>().is_err())
 }
 
@@ -145,6 +145,8 @@ mod tests {
     18446744073709551615,
     -9223372036854775808,
     0.1,
+    -0,
+    -0.0,
     1e+300,
     "NaN",
     "a \" NaN, 99999999999999999999",
