@@ -114,3 +114,37 @@ def test_a_folder_of_chunks_that_nobody_may_enter_is_told(told, tmp_path, folder
             assert "Permission denied" in told(*words, code=1, before=AS_NOBODY)["error"]["message"]
     finally:
         (path / folder).chmod(0o755)
+
+
+# Bytes behind a compressed stream.
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zlib"])
+def test_bytes_behind_a_stream_are_damage(told, tmp_path, codec):
+    from numcodecs import GZip, Zlib
+
+    path = tmp_path / "a.zarr"
+    zarr2(path, compressors=GZip(1) if codec == "gzip" else Zlib(1))
+    told("verify", path)
+    chunk = path / "0.0"
+    chunk.write_bytes(chunk.read_bytes() + b"junk behind it")
+    if codec == "gzip":
+        with pytest.raises(OSError):
+            zarr.open_array(path, mode="r")[...]
+    (found,) = damage(told("verify", path, code=3))
+    assert "other bytes follow" in found["what"]
+    assert "other bytes follow" in told("export", path, tmp_path / "o.npy", code=3)["error"]["message"]
+
+
+def test_bytes_behind_a_stream_in_a_shard_are_damage(told, tmp_path):
+    path = tmp_path / "a.zarr"
+    sharded(path, compressors=zarr.codecs.GzipCodec(level=1))
+    told("verify", path)
+    shard = path / "c/0/0"
+    chunks, index = shard.read_bytes()[:-68], shard.read_bytes()[-68:]
+    entries = list(struct.iter_unpack("<QQ", index[:64]))
+    last = max(range(4), key=lambda at: entries[at])
+    entries[last] = (entries[last][0], entries[last][1] + 4)
+    shard.write_bytes(with_index(chunks + b"junk", entries))
+    (found,) = damage(told("verify", path, code=3))
+    assert "other bytes follow" in found["what"] and found["chunk"] == last
