@@ -148,3 +148,20 @@ def test_bytes_behind_a_stream_in_a_shard_are_damage(told, tmp_path):
     shard.write_bytes(with_index(chunks + b"junk", entries))
     (found,) = damage(told("verify", path, code=3))
     assert "other bytes follow" in found["what"] and found["chunk"] == last
+
+
+# Chunks that share their bytes.
+
+
+@pytest.mark.parametrize("options", [[], ["--shard", "16,16"], ["--unsharded"], ["--dialect", "zarr2"]])
+def test_a_shard_whose_chunks_share_their_bytes_is_not_made_sound(told, tmp_path, options):
+    path, out = tmp_path / "a.zarr", tmp_path / "o.zarr"
+    sharded(path)
+    shard = path / "c/0/0"
+    chunks, index = shard.read_bytes()[:-68], shard.read_bytes()[-68:]
+    entries = list(struct.iter_unpack("<QQ", index[:64]))
+    entries[1] = entries[0]
+    shard.write_bytes(with_index(chunks, entries))
+    assert any("within chunk" in finding["what"] for finding in damage(told("verify", path, code=3)))
+    assert "within chunk" in told("repack", path, out, *options, code=3)["error"]["message"]
+    assert not out.exists()
