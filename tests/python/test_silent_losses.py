@@ -165,3 +165,29 @@ def test_a_shard_whose_chunks_share_their_bytes_is_not_made_sound(told, tmp_path
     assert any("within chunk" in finding["what"] for finding in damage(told("verify", path, code=3)))
     assert "within chunk" in told("repack", path, out, *options, code=3)["error"]["message"]
     assert not out.exists()
+
+
+# JSON that Python's parser reads.
+
+
+def test_numbers_of_any_size_and_a_byte_order_mark_are_no_damage(told, tmp_path):
+    path, out = tmp_path / "a.zarr", tmp_path / "o.zarr"
+    zarr2(path)
+    text = '{"far": 1e400, "near": -1.5E+999, "long": 123456789012345678901234567890}'
+    (path / ".zattrs").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert zarr.open_array(path, mode="r").attrs["far"] == float("inf")
+    told("verify", path)
+    told("repack", path, out, "--dialect", "zarr3", "--shard", "8,8")
+    assert '"far": 1e400' in (out / "zarr.json").read_text()
+    assert_same(zarr.open_array(out, mode="r")[...], DATA)
+
+
+def test_half_of_a_surrogate_pair_is_not_called_broken(told, tmp_path):
+    path = tmp_path / "a.zarr"
+    small(path)
+    document = path / "zarr.json"
+    told_of = json.loads(document.read_text())
+    for half in ("\ud800", "\udc00", "\ud800x"):
+        document.write_text(json.dumps({**told_of, "attributes": {"name": half}}))
+        message = told("info", path, code=5)["error"]["message"]
+        assert "half of a surrogate pair" in message and "not JSON" not in message
