@@ -403,10 +403,10 @@ impl Acquisition {
     /// [`Config::sync`] on the device. It is called by the thread that closes shards, which does nothing else
     /// meanwhile.
     ///
-    /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this
-    /// one's last handle; a thread of its own then ends that run, for which nobody waits. It can't
-    /// [`finish`](Self::finish) its own. When the run has ended, it is dropped. What it owns lives until then, so a run
-    /// whose last handle it owns never ends by itself: give it a [`Weak`](std::sync::Weak).
+    /// A panic of it costs nothing and is told in [`Summary::notes`](crate::Summary::notes). It may drop or abort an
+    /// acquisition, also this one's last handle; a thread of its own then ends that run, for which nobody waits. It
+    /// can't [`finish`](Self::finish) its own. When the run has ended, it is dropped. What it owns lives until then, so
+    /// a run whose last handle it owns never ends by itself: give it a [`Weak`](std::sync::Weak).
     ///
     /// # Errors
     ///

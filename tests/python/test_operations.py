@@ -393,6 +393,7 @@ def test_wrong_usage_of_repack_is_no_damage(told, tmp_path):
     path, sharded, plain, out = tmp_path / "g.zarr", tmp_path / "s.zarr", tmp_path / "v2.zarr", tmp_path / "o"
     found, _ = mixed(path)
     shutil.rmtree(path / "img/strange")
+    zarr.consolidate_metadata(path)
     zarr.create_array(sharded, data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
     zarr.create_array(plain, data=pixels(), chunks=(2, 16, 16), zarr_format=2)
     wrong = [

@@ -112,7 +112,7 @@ def test_names_colours_and_windows_of_channels_are_kept(replay, tmp_path):
     ome = zarr.open_group(out, mode="r").attrs["ome"]
     assert ome["multiscales"][0]["name"] == "cells"
     found = [(c["label"], c["color"], c["window"]["start"], c["window"]["end"]) for c in ome["omero"]["channels"]]
-    assert found == [("a", "102030", 7, 9), ("b", "FF8000", 0, 65535), ("c", "00FFFF", 0, 65535)]
+    assert found == [("a", "102030", 7, 9), ("b", "FF8000", 20, 99), ("c", "00FFFF", 40, 119)]
     (note,) = [note for note in report["notes"] if "colours" in note]
     assert "c 00FFFF" in note and "FF8000" not in note
 

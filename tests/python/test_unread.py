@@ -42,7 +42,7 @@ def test_compressed_files_of_a_volume_are_counted_as_they_are(tool, told, tmp_pa
     assert scale["bytes_files"] == scale["bytes_payload"] == stored < pixels.nbytes
     assert told("verify", tmp_path / "v")["arrays"][0]["bytes"] == stored
     assert "uncompressed; --codec" in tool("repack", tmp_path / "v", tmp_path / "o.zarr")
-    assert "note" not in tool("repack", tmp_path / "v", tmp_path / "g.zarr", "--codec", "gzip")
+    assert "uncompressed" not in tool("repack", tmp_path / "v", tmp_path / "g.zarr", "--codec", "gzip")
     for made in ["o.zarr", "g.zarr"]:
         assert np.array_equal(zarr.open_group(tmp_path / made, mode="r")["0"][...], pixels)
 

@@ -155,7 +155,11 @@ impl RepackOptions {
             && !rules(self.to()).ome_versions.contains(&version)
             && let Some(of) = dialect_of_ome(version)
         {
-            let reason = format!("is of the dialect {of}, but the result is {}", self.to());
+            let reason = format!(
+                "is of the dialect {of}, and the result would be {}; leave one of the two out, or write the result to a \
+                 new dataset",
+                self.to()
+            );
             return Err(Error::config("ome", version, reason));
         }
         if !self.is_unsharded() {
