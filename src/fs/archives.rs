@@ -47,6 +47,7 @@ mod paths {
 
     use super::{BTreeMap, Entry, FileExt, directory};
     use crate::error::{Error, Result};
+    use crate::format::zip::Content;
     use crate::format::zip::local::{FIXED_BYTES, NAME_BYTES_MAX};
     use crate::format::zip::parse::data_at;
     use crate::fs::identity::Identity;
@@ -218,6 +219,11 @@ mod paths {
             let start = prefix.len();
             let names = self.archive.entries.range(prefix.clone()..).map(|(name, _)| name.as_str());
             names.take_while(move |name| name.starts_with(&prefix)).map(move |name| &name[start..])
+        }
+
+        /// The names of all files of the archive, and what they hold.
+        pub(crate) fn contents(&self) -> impl Iterator<Item = (&str, Content)> {
+            self.archive.entries.iter().map(|(name, entry)| (name.as_str(), entry.content))
         }
 
         /// What stands in the folder.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::fnv;
+use crate::format::zip::Content;
+use crate::fs::archives;
 use crate::fs::look::{self, DEPTH_MAX};
 use crate::fs::{Identity, LOCK_FILE, is_partial};
 use crate::offline::array::Array;
@@ -19,10 +21,26 @@ pub(super) struct FileListing {
 }
 
 impl FileListing {
+    /// Of a folder or an archive.
     pub(super) fn of(folder: &Path) -> Result<Self> {
+        if let Some(archive) = archives::find(folder)?.filter(|_| folder.is_file()) {
+            return Ok(Self::of_archive(folder, archive.contents()));
+        }
         let mut listing = Self::default();
         listing.folder(folder, "", 0, &mut HashSet::new())?;
         Ok(listing)
+    }
+
+    /// Of the files of an archive: each has a checksum, and no time of its own.
+    pub(super) fn of_archive<'a>(path: &Path, contents: impl Iterator<Item = (&'a str, Content)>) -> Self {
+        let mut listing = Self::default();
+        for (name, Content { crc32, len }) in contents {
+            match name == RECEIPT {
+                true => listing.receipts.push(path.join(name)),
+                false => listing.lines.push(format!("/{name}\0{len} {crc32:08x}\n")),
+            }
+        }
+        listing
     }
 
     fn folder(

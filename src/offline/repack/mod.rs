@@ -173,7 +173,7 @@ impl Repack {
             choice::jobs(nodes, &roots, &selection, &pool)?;
         let done = match &out {
             Some(_) if is_untidy => Some(EarlierResult::Untidy),
-            Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
+            Some(out) if is_there => Some(done_before(out, &root, &jobs, options, &staging)?),
             _ => None,
         };
         if done.is_none() {
@@ -279,10 +279,13 @@ impl Repack {
         match &self.out {
             Some(out) => {
                 let folder = self.jobs.first().map_or(self.root.as_path(), |job| job.change.target.folder());
-                receipt::leave(&staging.tree(), folder, &self.root, &source_files, &self.options)?;
-                match is_archive_name(out) {
-                    true => pack::pack(&staging.tree(), out, self.options.sync)?,
-                    false => os::publish(&staging.tree(), out)?,
+                let origin =
+                    receipt::Origin { source: &self.root, source_files: &source_files, options: &self.options };
+                if is_archive_name(out) {
+                    pack::pack(&staging.tree(), out, &origin)?;
+                } else {
+                    origin.leave(&staging.tree(), folder)?;
+                    os::publish(&staging.tree(), out)?;
                 }
             }
             None if self.form == ResultForm::Designed => {
@@ -418,9 +421,16 @@ fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
 }
 
 /// That the result is there already; refused if it is that of another call.
-fn done_before(out: &Path, root: &Path, jobs: &[ArrayJob], options: &RepackOptions) -> Result<EarlierResult> {
+fn done_before(
+    out: &Path,
+    root: &Path,
+    jobs: &[ArrayJob],
+    options: &RepackOptions,
+    staging: &Path,
+) -> Result<EarlierResult> {
     let sources: Vec<&Array> = jobs.iter().map(|job| &job.change.source).collect();
     match receipt::is_of(out, root, &sources, options)? {
+        true if Staging::is_left(staging)? => Ok(EarlierResult::Untidy),
         true => Ok(EarlierResult::Tidy),
         false => Err(Error::Exists { path: out.to_path_buf() }),
     }
@@ -451,8 +461,8 @@ fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
     if is_archive_name(out) {
         check_dialect(dialect)?;
     }
-    // Only a folder may be what an earlier call has made.
-    if out.exists() && (!out.is_dir() || out == root) {
+    let may_be_made = if is_archive_name(out) { look::is_archive(out) } else { out.is_dir() };
+    if out.exists() && (!may_be_made || out == root) {
         return Err(Error::Exists { path: out.to_path_buf() });
     }
     if out.starts_with(root) {

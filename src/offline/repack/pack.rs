@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::listing::FileListing;
+use super::receipt::Origin;
 use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
 use crate::format::zarr3::DOCUMENT;
 use crate::format::zip::directory::{Directory, Named, comment, order};
-use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, Origin, PAGE, WRITTEN_AT_ONCE};
+use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, PAGE, WRITTEN_AT_ONCE};
 use crate::format::zip::{Content, Modified, crc32};
 use crate::fs::system::FileExt;
 use crate::fs::{self as os, document, look};
@@ -17,10 +19,10 @@ use crate::offline::hierarchy::RECEIPT;
 const STEP_BYTES: usize = 1 << 20;
 
 /// Writes what is in `tree` into the new archive `out`, which appears when all is in it.
-pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
+pub(super) fn pack(tree: &Path, out: &Path, origin: &Origin<'_>) -> Result<()> {
     let failed = |error| Error::io("write", out, error);
-    os::make_file(out, sync, |file| {
-        let mut packer = Packer { file, end: 0, directory: Directory::default() };
+    os::make_file(out, origin.options.sync, |file| {
+        let mut packer = Packer { file, end: 0, directory: Directory::default(), contents: Vec::new() };
         let mut names = Vec::new();
         list(tree, tree, &mut names)?;
         let root = document::read(&tree.join(DOCUMENT))?.filter(|root| root["zarr_format"] == 3).ok_or_else(|| {
@@ -30,6 +32,7 @@ pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
         })?;
         names.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
         names.iter().try_for_each(|(name, path)| packer.add(name, path))?;
+        packer.add_receipt(out, origin).map_err(failed)?;
         packer.finish(&comment(&root["attributes"])).map_err(failed)
     })
 }
@@ -63,6 +66,8 @@ struct Packer<'a> {
     file: &'a File,
     end: u64,
     directory: Directory,
+    /// What was added.
+    contents: Vec<(String, Content)>,
 }
 
 impl Packer<'_> {
@@ -86,11 +91,26 @@ impl Packer<'_> {
             self.file.write_all_at(piece, data_at + at)?;
             at += piece.len() as u64;
         }
-        let (content, modified) = (Content { crc32: crc, len }, Modified::now());
-        let origin = Origin { kind: Kind::Whole, archive: WRITTEN_AT_ONCE, serial: 0, room: len };
+        self.name(name, Content { crc32: crc, len }, header_at, align)
+    }
+
+    /// The last file: by it a later call knows the archive again.
+    fn add_receipt(&mut self, out: &Path, origin: &Origin<'_>) -> io::Result<()> {
+        let contents = self.contents.iter().map(|(name, content)| (name.as_str(), *content));
+        let receipt = origin.receipt(&mut FileListing::of_archive(out, contents));
+        let header_at = self.end;
+        self.file.write_all_at(&receipt, header_at + local::bytes(RECEIPT, 1) as u64)?;
+        self.name(RECEIPT, Content::of(&receipt), header_at, 1)
+    }
+
+    /// Puts the header before what was written.
+    fn name(&mut self, name: &str, content: Content, header_at: u64, align: u64) -> io::Result<()> {
+        let modified = Modified::now();
+        let origin = local::Origin { kind: Kind::Whole, archive: WRITTEN_AT_ONCE, serial: 0, room: content.len };
         self.file.write_all_at(&local::encode(name, content, modified, &origin, align as usize), header_at)?;
         self.directory.add(&Named { name, content, modified, header_at });
-        self.end = data_at + len;
+        self.contents.push((name.to_owned(), content));
+        self.end = header_at + local::bytes(name, align as usize) as u64 + content.len;
         Ok(())
     }
 

@@ -1,9 +1,10 @@
 //! By what a finished new dataset is known again, when the same call is made once more: a small hidden file beside the
-//! first of its arrays, where readers don't look.
+//! first of its arrays, or at the root of an archive, where readers don't look.
 //!
 //! It says of which dataset and with which options the result was made, and what the files of both were like then: how
-//! many, their names, lengths and times of change. No pixel need be read to compare this with what is there now. What
-//! was changed since on either side, moved, or copied without its times, is not taken for a finished result.
+//! many, their names, lengths and times of change, or checksums in an archive. No pixel need be read to compare this
+//! with what is there now. What was changed since on either side, moved, or copied without its times, is not taken for
+//! a finished result.
 
 use std::fs;
 use std::path::Path;
@@ -41,25 +42,32 @@ pub(super) fn of_source(source: &Path, arrays: &[&Array]) -> Result<String> {
     Ok(listing.fingerprint())
 }
 
-/// Leaves the receipt in the finished `tree`, as its last file. `folder`: of its first array. `source_files`: what the
-/// source was like before any of it was read.
-pub(super) fn leave(
-    tree: &Path,
-    folder: &Path,
-    source: &Path,
-    source_files: &str,
-    options: &RepackOptions,
-) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
-    let receipt = json!({
-        "version": VERSION,
-        "source": source.display().to_string(),
-        "options": text(options),
-        "synced": options.sync,
-        "source_files": source_files,
-        "files": FileListing::of(tree)?.fingerprint(),
-    });
-    os::put(&folder.join(RECEIPT), &document::render(&receipt))
+/// What a result is made of, for its receipt.
+pub(super) struct Origin<'a> {
+    pub(super) source: &'a Path,
+    /// What the source was like before any of it was read.
+    pub(super) source_files: &'a str,
+    pub(super) options: &'a RepackOptions,
+}
+
+impl Origin<'_> {
+    /// Leaves the receipt in the finished `tree`, as its last file. `folder`: of its first array.
+    pub(super) fn leave(&self, tree: &Path, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
+        os::put(&folder.join(RECEIPT), &self.receipt(&mut FileListing::of(tree)?))
+    }
+
+    /// The receipt of a result of these files.
+    pub(super) fn receipt(&self, files: &mut FileListing) -> Vec<u8> {
+        document::render(&json!({
+            "version": VERSION,
+            "source": self.source.display().to_string(),
+            "options": text(self.options),
+            "synced": self.options.sync,
+            "source_files": self.source_files,
+            "files": files.fingerprint(),
+        }))
+    }
 }
 
 /// The options that matter, as a text that is only compared.

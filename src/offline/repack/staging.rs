@@ -67,8 +67,13 @@ impl Staging {
 
     /// Whether the tree has gone from the folder: it was given its name, and only the journal is left.
     pub(super) fn is_spent(path: &Path) -> Result<bool> {
+        Ok(Self::is_left(path)? && !path.join("tree").exists())
+    }
+
+    /// Whether an earlier call has left it.
+    pub(super) fn is_left(path: &Path) -> Result<bool> {
         check_own(path)?;
-        Ok(!known(path)?.arrays.is_empty() && !path.join("tree").exists())
+        Ok(!known(path)?.arrays.is_empty())
     }
 
     /// Removes the folder if there is nothing in it: a call was killed in the moment between its last file and itself.
