@@ -1,8 +1,8 @@
 //! JSON as exactly as it is.
 //!
 //! A document that somebody else wrote goes on with all that it says. Python writes `NaN` and `Infinity`, which JSON
-//! does not have, and numbers of any size; an integer may be `-0`. Such a token becomes a string that no document has, a
-//! zero character and the token, and a token again when the document is written.
+//! does not have, and numbers of any size; an integer may be `-0`. Such a token becomes a string that no document has,
+//! a zero character and the token, and a token again when the document is written.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 use std::fs::File;
