@@ -76,7 +76,8 @@ pub(super) fn shard_shape(per_shard: &[u64], chunk: &[u64], what: &str) -> Resul
 /// xarray's names of the dimensions, which are attributes in formats that have no names.
 pub(super) fn dimension_names(attributes: &Value, dimensions: usize) -> Option<Vec<String>> {
     let names = attributes.get(DIMENSION_NAMES)?.as_array()?;
-    let names: Vec<String> = names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+    let name = |name: &Value| if name.is_null() { Some("") } else { name.as_str() }.map(str::to_owned);
+    let names: Vec<String> = names.iter().map(name).collect::<Option<_>>()?;
     (names.len() == dimensions).then_some(names)
 }
 
@@ -85,5 +86,10 @@ pub(crate) const DIMENSION_NAMES: &str = "_ARRAY_DIMENSIONS";
 
 /// Puts the names among the attributes of an array that has some.
 pub(super) fn put_dimension_names(attributes: &mut Map<String, Value>, names: Option<&[String]>) {
-    attributes.extend(names.map(|names| (DIMENSION_NAMES.to_owned(), json!(names))));
+    attributes.extend(names.map(|names| (DIMENSION_NAMES.to_owned(), names_to_json(names))));
+}
+
+/// The names in a document: of a dimension without one, `null`.
+pub(super) fn names_to_json(names: &[String]) -> Value {
+    names.iter().map(|name| if name.is_empty() { Value::Null } else { json!(name) }).collect()
 }

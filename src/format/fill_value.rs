@@ -34,6 +34,7 @@ fn float(value: &Value, size: usize) -> Option<Vec<u8>> {
             "NaN" => f64::NAN,
             "Infinity" => f64::INFINITY,
             "-Infinity" => f64::NEG_INFINITY,
+            "-0" => -0.0,
             _ => return bits(text, size),
         },
         _ => return None,
@@ -56,6 +57,7 @@ fn bits(text: &str, size: usize) -> Option<Vec<u8>> {
 fn integer(dtype: Dtype, value: &Value) -> Option<Vec<u8>> {
     let number = match value {
         Value::Number(number) => whole(number)?,
+        Value::String(text) if text == "\0-0" => 0,
         // Bits, so the sign is theirs to tell.
         Value::String(text) => return bits(text, dtype.size()),
         _ => return None,
@@ -131,6 +133,26 @@ pub(crate) fn to_json(element: ElementType, bytes: &[u8]) -> Value {
     }
 }
 
+/// The same in an array of Zarr v3, which has words for the bits of any NaN.
+pub(crate) fn to_json_v3(element_type: ElementType, bytes: &[u8]) -> Value {
+    let value = to_json(element_type, bytes);
+    let part = match element_type {
+        ElementType::C64 => ElementType::from(Dtype::F32),
+        ElementType::C128 => Dtype::F64.into(),
+        _ if is_as_told(element_type, bytes) => return value,
+        _ => {
+            let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
+            return Value::from(format!("0x{digits}"));
+        }
+    };
+    bytes.chunks(part.size()).map(|bytes| to_json_v3(part, bytes)).collect()
+}
+
+/// Whether [`to_json`] tells all of an element: of a NaN, it tells no bits.
+pub(crate) fn is_as_told(element_type: ElementType, bytes: &[u8]) -> bool {
+    element(element_type, &to_json(element_type, bytes)).is_ok_and(|told| told == bytes)
+}
+
 /// The same in Zarr v2.
 pub(crate) fn to_json_v2(element: ElementType, bytes: &[u8]) -> Value {
     match element {
@@ -200,6 +222,7 @@ mod tests {
         ];
         for (element_type, value, expected) in cases {
             assert_eq!(element(element_type, &value).as_ref(), Ok(&expected), "{element_type} {value}");
+            assert_eq!(element(element_type, &to_json_v3(element_type, &expected)).as_ref(), Ok(&expected), "{value}");
             if !value.to_string().contains("0x") {
                 for back in [to_json(element_type, &expected), to_json_v2(element_type, &expected)] {
                     let again = element(element_type, &back);

@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::config::OmeVersion;
 use crate::ome::versions;
 
+/// The versions before 0.4, whose images and plates are described otherwise.
+const OLD: [&str; 3] = ["0.1", "0.2", "0.3"];
+
 /// The keys that OME-Zarr has among the attributes of a group.
 const KEYS: [&str; 7] = ["multiscales", "omero", "labels", "image-label", "plate", "well", "bioformats2raw.layout"];
 
@@ -24,19 +27,73 @@ pub(crate) fn to_0_4(ome: &Value) -> Map<String, Value> {
     attributes
 }
 
-/// Moves what OME-Zarr 0.4 says among attributes to where 0.5 has it. What stands there already stays.
-pub(crate) fn from_0_4(attributes: &mut Map<String, Value>) {
-    if attributes.contains_key("ome") || !KEYS.iter().any(|key| attributes.contains_key(*key)) {
-        return;
+/// Whether a group's attribute `ome` is OME-Zarr's, of a version that is known here or of none.
+pub(crate) fn is_ome(ome: &Value) -> bool {
+    let Some(said) = ome.as_object() else { return false };
+    match ome.get("version") {
+        Some(_) => versions::version(ome).is_some(),
+        None => said.contains_key("series") || KEYS.iter().any(|key| is_of_ome(said, key, true)),
+    }
+}
+
+/// Moves what OME-Zarr 0.4 says among a group's attributes to where 0.5 has it. What stands there already stays, and so
+/// does what is only called like OME-Zarr's. `is_labels`: the group is called `labels`.
+///
+/// # Errors
+///
+/// The version, where it is an older one.
+pub(crate) fn from_0_4(attributes: &mut Map<String, Value>, is_labels: bool) -> Result<(), String> {
+    let found: Vec<&str> = KEYS.into_iter().filter(|key| is_of_ome(attributes, key, is_labels)).collect();
+    if attributes.contains_key("ome") || found.is_empty() {
+        return Ok(());
+    }
+    if let Some(version) = old_version(attributes, &found) {
+        return Err(version);
     }
     let mut ome = Map::from_iter([("version".to_owned(), json!("0.5"))]);
-    for key in KEYS {
+    for key in found {
         let Some(mut value) = attributes.shift_remove(key) else { continue };
-        parts(&mut value).for_each(|part| drop(part.shift_remove("version")));
+        if key != "omero" {
+            parts(&mut value).for_each(|part| drop(part.shift_remove("version")));
+        }
         ome.insert(key.to_owned(), value);
     }
     versions::put_versions(&mut ome, OmeVersion::V0_5);
     attributes.insert("ome".to_owned(), Value::Object(ome));
+    Ok(())
+}
+
+/// Whether what stands under a key is what OME-Zarr has there.
+fn is_of_ome(attributes: &Map<String, Value>, key: &str, is_labels: bool) -> bool {
+    let Some(value) = attributes.get(key) else { return false };
+    let is_image = |image: &Value| image["datasets"].is_array() && is_known(image);
+    let images = || attributes.get("multiscales").and_then(Value::as_array);
+    let has_images = || images().is_some_and(|images| !images.is_empty() && images.iter().all(is_image));
+    match key {
+        "multiscales" => has_images(),
+        "omero" | "image-label" => value.is_object() && has_images(),
+        "labels" => is_labels && value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
+        "plate" => value["wells"].is_array() && is_known(value),
+        "well" => value["images"].is_array(),
+        _ => value.is_u64(),
+    }
+}
+
+fn is_known(part: &Value) -> bool {
+    let version = part.get("version").and_then(Value::as_str);
+    part.get("version").is_none() || version.is_some_and(|version| version == "0.4" || OLD.contains(&version))
+}
+
+/// The version of images or of a plate before 0.4; images that don't name theirs are such if their axes are no objects.
+fn old_version(attributes: &Map<String, Value>, found: &[&str]) -> Option<String> {
+    let images = attributes.get("multiscales").filter(|_| found.contains(&"multiscales")).and_then(Value::as_array);
+    let plate = attributes.get("plate").filter(|_| found.contains(&"plate"));
+    let of = |part: &Value| {
+        let named = part.get("version").and_then(Value::as_str).filter(|version| OLD.contains(version));
+        let has_names = part["axes"].as_array().is_some_and(|axes| axes.iter().any(Value::is_string));
+        named.map(str::to_owned).or_else(|| has_names.then(|| "0.3".to_owned()))
+    };
+    images.into_iter().flatten().chain(plate).find_map(of)
 }
 
 /// The same of the group `OME` of a collection, which lists its images there.
@@ -73,14 +130,14 @@ mod tests {
         let mut attributes = to_0_4(&ome);
         assert_eq!(attributes["multiscales"][0]["version"], "0.4");
         assert!(!attributes.contains_key("version") && attributes["omero"].get("version").is_none());
-        from_0_4(&mut attributes);
+        assert_eq!(from_0_4(&mut attributes, false), Ok(()));
         assert_eq!(Value::Object(attributes), json!({"ome": ome}));
     }
 
     #[test]
     fn what_is_not_of_ome_zarr_stays() {
         let mut attributes = Map::from_iter([("channels".to_owned(), json!(3))]);
-        from_0_4(&mut attributes);
+        assert_eq!(from_0_4(&mut attributes, false), Ok(()));
         assert_eq!(Value::Object(attributes), json!({"channels": 3}));
     }
 }

@@ -297,6 +297,10 @@ pub(super) fn entry(array: &Metadata, own: Map<String, Value>) -> Vec<Document> 
 
 /// The `.zattrs` of an image group. `ome`: what OME-Zarr 0.5 says.
 pub(crate) fn group_attributes(ome: Option<&Value>, mut attributes: Map<String, Value>) -> Document {
-    attributes.extend(ome.map(ngff::to_0_4).unwrap_or_default());
+    match ome {
+        Some(ome) if ngff::is_ome(ome) => attributes.extend(ngff::to_0_4(ome)),
+        Some(other) => drop(attributes.insert("ome".into(), other.clone())),
+        None => {}
+    }
     (".zattrs".into(), Value::Object(attributes))
 }

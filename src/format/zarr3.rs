@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Chain};
-use super::document::{INSTEAD, check_attributes, check_sizes, named, sizes, unlike};
+use super::document::{INSTEAD, check_attributes, check_sizes, named, names_to_json, sizes, unlike};
 use super::fill_value;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
@@ -267,9 +267,9 @@ pub(crate) fn set_chunk_files(document: &mut Value, array: &Metadata) {
     document["chunk_grid"] = json!({"name": "regular", "configuration": {"chunk_shape": layout.chunk_shape}});
     document["chunk_key_encoding"] = json!({"name": "v2", "configuration": {"separator": "."}});
     document["codecs"] = json!(chain.document);
-    or(document, "fill_value", fill_value::to_json(*dtype, fill));
+    or(document, "fill_value", fill_value::to_json_v3(*dtype, fill));
     if let Some(names) = &layout.names {
-        or(document, "dimension_names", json!(names));
+        or(document, "dimension_names", names_to_json(names));
     }
     or(document, "attributes", json!({}));
     remove_manifest(document);
@@ -304,9 +304,9 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
         "data_type": array.dtype.zarr_name(),
         "chunk_grid": chunk_grid(&array.layout),
         "chunk_key_encoding": default_keys(),
-        "fill_value": fill_value::to_json(array.dtype, &array.fill),
+        "fill_value": fill_value::to_json_v3(array.dtype, &array.fill),
         "codecs": file_codecs(array),
-        "dimension_names": array.layout.names,
+        "dimension_names": array.layout.names.as_deref().map(names_to_json),
         "attributes": {},
     });
     if array.layout.names.is_none() {

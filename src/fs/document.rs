@@ -21,6 +21,9 @@ use crate::format::zip::parse::{Entry, Method};
 /// A larger OME-XML is passed over.
 pub(crate) const XML_BYTES_MAX: u64 = 64 << 20;
 
+/// How the parser says that a string is none of Unicode: JSON may have it, Rust has no such string.
+const LONE_SURROGATES: [&str; 2] = ["lone leading surrogate in hex escape", "unexpected end of hex escape"];
+
 /// The document at `path`, or `None` when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
     read_as(path)
@@ -45,9 +48,13 @@ fn read_as<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 /// Why a text can't be parsed.
 fn unparsed(error: &serde_json::Error) -> Refusal {
     let text = error.to_string();
-    match text.starts_with("recursion limit exceeded") {
-        true => Refusal::Unsupported("has lists or objects more than 127 deep, which are not read here".to_owned()),
-        false => format!("is not JSON: {text}").into(),
+    let unsupported = |what: &str| Refusal::Unsupported(format!("{what}, which is not read here"));
+    if text.starts_with("recursion limit exceeded") {
+        unsupported("has lists or objects more than 127 deep")
+    } else if LONE_SURROGATES.iter().any(|start| text.starts_with(start)) {
+        unsupported("has a string with half of a surrogate pair")
+    } else {
+        format!("is not JSON: {text}").into()
     }
 }
 

@@ -1,8 +1,8 @@
 //! JSON as exactly as it is.
 //!
 //! A document that somebody else wrote goes on with all that it says. Python writes `NaN` and `Infinity`, which JSON
-//! does not have, and integers of any length: such a token becomes a string that no document has, a zero character and
-//! the token, and a token again when the document is written.
+//! does not have, and numbers of any size; an integer may be `-0`. Such a token becomes a string that no document has,
+//! a zero character and the token, and a token again when the document is written.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 use std::fs::File;
@@ -13,6 +13,9 @@ use serde_json::Value;
 
 /// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
 pub(crate) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// What editors on Windows put before a text. Python's parser skips it, too.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// All that is in a file; or how long it is, if that is more than `bytes_max` bytes.
 pub(crate) fn bounded(file: &File, bytes_max: u64) -> io::Result<Result<Vec<u8>, u64>> {
@@ -28,6 +31,7 @@ pub(crate) fn bounded(file: &File, bytes_max: u64) -> io::Result<Result<Vec<u8>,
 
 /// What a document says, where nothing becomes another value.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     match marked(bytes) {
         Some(marked) => serde_json::from_slice(&marked),
         None => serde_json::from_slice(bytes),
@@ -72,8 +76,17 @@ fn is_beyond_json(token: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(token) else { return false };
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_long = digits.len() > 18 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    matches!(text, "NaN" | "Infinity" | "-Infinity")
+    matches!(text, "NaN" | "Infinity" | "-Infinity" | "-0")
         || (is_long && text.parse::<u64>().is_err() && text.parse::<i64>().is_err())
+        || is_huge(text)
+}
+
+/// Whether a number of JSON is beyond those of 64 bits.
+fn is_huge(text: &str) -> bool {
+    let may_be = text.len() > f64::MAX_10_EXP as usize || text.contains(['e', 'E']);
+    may_be
+        && text.parse::<f64>().is_ok_and(f64::is_infinite)
+        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// The first number in a document that JSON has no word for, and where it stands, as a JSON pointer.
@@ -145,7 +158,11 @@ mod tests {
     18446744073709551615,
     -9223372036854775808,
     0.1,
+    -0,
+    -0.0,
     1e+300,
+    1e400,
+    -1.5E+999,
     "NaN",
     "a \" NaN, 99999999999999999999",
     "12345678901234567890123"
@@ -156,7 +173,7 @@ mod tests {
         assert_eq!(document["n"][0], "\0NaN");
         assert_eq!(document["n"][4], u64::MAX);
         assert_eq!(String::from_utf8(render(&document)).unwrap(), text);
-        for broken in ["NaNa", "{\"a\": Infinit}", "1_0", "\"", "-", "{\"a\\"] {
+        for broken in ["NaNa", "{\"a\": Infinit}", "1_0", "01e400", "1.e400", "\"", "-", "{\"a\\"] {
             assert!(parse::<Value>(broken.as_bytes()).is_err(), "{broken}");
         }
     }

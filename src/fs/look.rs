@@ -99,6 +99,21 @@ pub(crate) fn is_folder(path: &Path) -> bool {
     path.is_dir() || matches!(beyond(path), Ok(Some(place)) if place.is_folder())
 }
 
+/// The same where nothing may be passed over.
+///
+/// # Errors
+///
+/// When that can't be told, as in a folder that the system lists and lets nobody enter.
+pub(crate) fn is_folder_for_sure(path: &Path) -> Result<bool> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied || system::is_of_device(&error) => {
+            Err(Error::io("look at", path, error))
+        }
+        Err(_) => Ok(is_folder(path)),
+    }
+}
+
 /// Whether a path that somebody named is a folder, or an archive, which may be a dataset.
 pub(crate) fn is_root(path: &Path) -> bool {
     is_folder(path) || is_archive(path)

@@ -120,7 +120,7 @@ impl Array {
 
     /// Files below a folder of the array that are neither its files, nor documents, nor hidden.
     fn unknown_files(&self, folder: &Path, key: &str, found: &mut Vec<String>) -> Result<()> {
-        let paths = if look::is_folder(folder) { look::list(folder)? } else { Vec::new() };
+        let paths = if look::is_root(folder) { look::list(folder)? } else { Vec::new() };
         for path in paths {
             let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'))
             else {

@@ -68,7 +68,7 @@ impl PixelGrid {
         let said: Vec<_> = transformations(dataset).collect();
         let numbers = |kind: &str| {
             let numbers = said.iter().find(|transformation| transformation["type"] == kind)?[kind].as_array()?;
-            numbers.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
+            numbers.iter().map(number).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
         };
         if let [only] = said[..]
             && only["type"] == "identity"
@@ -95,6 +95,11 @@ pub(crate) fn transformations(said: &Value) -> impl Iterator<Item = &Value> {
         Some(steps) => steps.as_slice(),
         None => std::slice::from_ref(one),
     })
+}
+
+/// A number in a document, where `-0` may stand as `fs::json` has it.
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| (value == "\0-0").then_some(0.0))
 }
 
 /// A level's way into a coordinate system, as 0.6 has it: one transformation.

@@ -118,5 +118,6 @@ def test_recover_leaves_alone_what_was_repacked(command, tool, tmp_path, in_plac
     (repacked / "zarr.json").write_text(json.dumps(document))
     before = files(repacked)
     for words in [[], ["--apply"]]:
-        assert "it was repacked before its writer had finished, which leaves no slot headers" in tool("recover", repacked, *words, code=5)
+        said = tool("recover", repacked, *words, code=5)
+        assert "it was repacked before its writer had finished, which leaves no slot headers" in said
     assert files(repacked) == before

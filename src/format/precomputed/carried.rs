@@ -27,8 +27,14 @@ pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
         if let Some(said) = said.as_object_mut() {
             [ATTRIBUTE, "attributes"].iter().for_each(|key| drop(said.shift_remove(*key)));
         }
-        attributes.insert(CARRIED.to_owned(), said);
+        // What a user called so stays.
+        attributes.entry(CARRIED).or_insert(said);
     }
+}
+
+/// Whether an attribute of that name is what [`carry`] put there.
+pub(crate) fn is_carried(attribute: &Value) -> bool {
+    attribute["scales"].is_array()
 }
 
 /// Of the scales that [`carry`] put among attributes, keeps that of the array `name`: arrays that were scales are

@@ -162,22 +162,19 @@ fn list(
     depth: usize,
     visit: &mut impl FnMut(PathBuf, Vec<u64>),
 ) -> Result<()> {
-    if !look::is_folder(folder) {
+    if !look::is_root(folder) {
         // No chunk has come yet where even the folder is missing.
         return look::refuse_dangling(folder);
     }
     for path in look::list(folder)? {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
-        let is_folder = look::is_folder(&path);
-        let is_dangling = !is_folder && path.is_symlink() && !path.exists();
-        if !is_folder && (is_dangling || look::is_file(&path)) {
-            match array.layout().file_position(&key) {
-                // Whoever opens a link that leads nowhere is told.
-                Some(position) => visit(path, position),
-                None => look::refuse_dangling(&path)?,
-            }
-        } else if depth <= array.shape().len() && is_folder {
+        if let Some(position) = array.layout().file_position(&key) {
+            // Whoever opens it is told of a link that leads nowhere, and of a folder or a pipe.
+            visit(path, position);
+        } else if !look::is_folder_for_sure(&path)? {
+            look::refuse_dangling(&path)?;
+        } else if depth <= array.shape().len() {
             list(array, &path, &key, depth + 1, visit)?;
         }
     }

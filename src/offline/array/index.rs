@@ -143,6 +143,34 @@ impl Index {
         .flatten()
     }
 
+    /// The chunks whose bytes are those of another, too, or of the index, and a sentence of each.
+    pub(crate) fn overlaps(&self) -> Vec<(u64, String)> {
+        let mut entries: Vec<_> = self.entries().filter_map(|(chunk, range)| Some((chunk, range.ok()?))).collect();
+        sort_by_place(&mut entries);
+        let mut found = Vec::new();
+        for part in self.parts() {
+            let end = part.offset + part.nbytes;
+            let meets = |(_, range): &&(u64, Range)| {
+                range.nbytes > 0 && range.offset < end && part.offset < range.offset + range.nbytes
+            };
+            if let Some((chunk, range)) = entries.iter().find(meets) {
+                found.push((*chunk, format!("its {} bytes at {} overlap the index", range.nbytes, range.offset)));
+            }
+        }
+        let mut reached: Option<(u64, u64)> = None;
+        for (chunk, range) in entries {
+            if let Some((other, end)) = reached.filter(|(_, end)| range.offset < *end) {
+                let what = format!("starts at byte {}, within chunk {other}, which ends at {end}", range.offset);
+                found.push((chunk, what));
+            }
+            let end = range.offset.saturating_add(range.nbytes);
+            if reached.is_none_or(|(_, other)| end > other) {
+                reached = Some((chunk, end));
+            }
+        }
+        found
+    }
+
     /// The bytes of the file that are the index.
     pub(crate) fn parts(&self) -> Vec<Range> {
         match self {
@@ -151,6 +179,11 @@ impl Index {
             Self::Minishards(found) => found.parts.clone(),
         }
     }
+}
+
+/// Sorts chunks by where they stand in their file.
+pub(crate) fn sort_by_place(entries: &mut [(u64, Range)]) {
+    entries.sort_by_key(|(chunk, range)| (range.offset, range.nbytes, *chunk));
 }
 
 struct Load<'a> {

@@ -6,6 +6,7 @@
 
 pub(crate) mod central;
 pub(crate) mod open;
+pub(crate) mod visited;
 pub(crate) mod walk;
 
 use std::fs;

@@ -1,17 +1,17 @@
 //! The one walk through a dataset's folders.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::central::CentralMetadata;
-use super::{DEPTH_MAX, DOCUMENTS, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below};
+use super::visited::Visited;
+use super::{DOCUMENTS, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below};
 use crate::error::{Error, Result};
 use crate::format::provenance::{self, ATTRIBUTE};
 use crate::format::{zarr3, zarr3_draft};
-use crate::fs::{self as os, Identity, Lock, document, is_partial, links, look};
+use crate::fs::{self as os, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
 
 const BESIDE_DOCUMENTS: [&str; 7] =
@@ -195,33 +195,6 @@ enum FolderEntry {
     Unreadable(Node),
 }
 
-/// The folders that were looked at, by what they are, since a symbolic link may lead back up.
-#[derive(Default)]
-pub(crate) struct Visited(HashSet<(Identity, String)>);
-
-impl Visited {
-    /// Whether a folder was not seen before.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be looked at, or lies too deep.
-    pub(crate) fn enter(&mut self, path: &Path, depth: usize) -> Result<bool> {
-        let identity = look::identity(path).map_err(|error| Error::io("look at", path, error))?;
-        if depth > DEPTH_MAX {
-            return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
-        }
-        Ok(self.0.insert(identity))
-    }
-
-    /// Refuses a tree of more folders than any dataset has groups and arrays.
-    pub(crate) fn check_count(&self, path: &Path) -> Result<()> {
-        if self.0.len() > NODES_MAX {
-            return Err(Error::format(path, format!("the tree has more than {NODES_MAX} nodes")));
-        }
-        Ok(())
-    }
-}
-
 struct Walk {
     purpose: WalkPurpose,
     visited: Visited,
@@ -289,6 +262,14 @@ impl Walk {
         }
     }
 
+    /// Whether a folder of the node `name` stands there; `None` where the system lets nobody tell.
+    fn is_folder(&mut self, path: &Path, name: &str) -> Result<Option<bool>> {
+        match look::is_folder_for_sure(path) {
+            Ok(is_folder) => Ok(Some(is_folder)),
+            Err(error) => self.broken(error, path, name).map(|()| None),
+        }
+    }
+
     /// What is below a broken document can't be told from what is not its own.
     fn broken(&mut self, error: Error, path: &Path, name: &str) -> Result<()> {
         match self.purpose {
@@ -330,7 +311,7 @@ impl Walk {
         if self.purpose != WalkPurpose::Tree {
             return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
         }
-        if look::is_folder(&folder) { self.files(at, &folder, "", depth) } else { Ok(()) }
+        if look::is_root(&folder) { self.files(at, &folder, "", depth) } else { Ok(()) }
     }
 
     fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
@@ -361,7 +342,7 @@ impl Walk {
             if known.contains(&child) {
                 continue;
             }
-            let is_dir = look::is_folder(&child);
+            let Some(is_dir) = self.is_folder(&child, &below(name, &last))? else { continue };
             if is_dir && !os::is_work(&last) {
                 let node = below(name, &last);
                 match has_document(&child) {
@@ -451,13 +432,15 @@ impl Walk {
     /// All files below a folder of the array that is entry `at`.
     fn files(&mut self, at: usize, folder: &Path, key: &str, depth: usize) -> Result<()> {
         for path in self.list(folder, "")? {
+            let Some(is_folder) = self.is_folder(&path, "")? else { continue };
             let FolderEntry::Array(entry) = &mut self.entries[at] else { return Ok(()) };
             let ArrayNode { name: node, array, files } = &mut **entry;
-            let (name, is_folder) = (path.file_name().and_then(OsStr::to_str), look::is_folder(&path));
+            let name = path.file_name().and_then(OsStr::to_str);
             let key = name.map(|name| below(key, name));
             let position = key.as_deref().and_then(|key| array.layout().file_position(key));
             match (position, name, &key) {
-                (Some(position), ..) if !is_folder => files.push((path, position)),
+                // Who opens it is told that a folder is no file.
+                (Some(position), ..) => files.push((path, position)),
                 (_, Some(name), _) if !is_folder && is_partial(name) => self.tree.partial.push(path),
                 (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
                 (_, Some(name), _)

@@ -16,7 +16,7 @@ use crate::format::precomputed::GZIP;
 ///
 /// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
-    let notes = [codecs(job, options), raw_bytes(job), packed_files(job, options)?];
+    let notes = [codecs(job, options), raw_bytes(job), fill_bits(job), packed_files(job, options)?];
     Ok(notes.into_iter().flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
 
@@ -44,6 +44,18 @@ fn raw_bytes(job: &ArrayJob) -> Option<String> {
             "has elements of raw bytes: |V{length} in Zarr v2 is {} in v3, as the specification calls it, which \
              zarr-python 3.1 does not open",
             to.dtype.zarr_name()
+        )
+    })
+}
+
+/// A NaN that has no words in the new format.
+fn fill_bits(job: &ArrayJob) -> Option<String> {
+    let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
+    let is_lost = !to.layout.rules().is_tree && !format::fill_value::is_as_told(from.dtype, &from.fill);
+    is_lost.then(|| {
+        let to = to.layout.dialect;
+        format!(
+            "has a NaN with bits of its own for its fill value, and the result a plain one: {to} has no words for them"
         )
     })
 }

@@ -12,7 +12,7 @@ use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
 use crate::format::codecs::Chain;
 use crate::format::layout::Layout;
-use crate::format::precomputed::carried::{CARRIED, deliver, voxel_offset};
+use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, voxel_offset};
 use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension};
 use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules};
 use crate::fs::document;
@@ -76,7 +76,8 @@ impl Design {
         }
         plan.array.is_fill_undefined = metadata.is_fill_undefined && rules(options.to()).undefined_fill;
         if names.guessed && !rules(options.to()).numbers_chunks {
-            plan.array.layout.names = None;
+            // Some of them may have names all the same.
+            plan.array.layout.names.clone_from(&metadata.layout.names);
         }
         if let Some(name) = stays {
             let document = format::zarr2::array(&plan.array, &plan.array.layout.shape);
@@ -139,18 +140,21 @@ impl Design {
 fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan: &Plan) -> Result<Vec<Document>> {
     let ImageAttributes { attributes, of_array, .. } = said;
     let (metadata, to) = (array.metadata(), config.dialect);
-    let (mut user, mut own) = split(attributes, metadata.layout.dialect, to);
+    let (mut user, mut own) = split(attributes, metadata, to);
     let to_volume = rules(to).numbers_chunks;
     if to_volume && metadata.layout.volume().is_some() && !attributes.contains_key(ATTRIBUTE) {
         // Its own document says it.
         own.as_object_mut().map(|own| own.shift_remove("ome"));
     }
     // What a volume said, of which this one's document has not spoken yet.
-    let mut carried = Map::from_iter(user.shift_remove_entry(CARRIED).filter(|_| to_volume));
+    let is_said = to_volume && user.get(CARRIED).is_some_and(is_carried);
+    let mut carried = Map::from_iter(is_said.then(|| user.shift_remove_entry(CARRIED)).flatten());
     let said = if rules(to).ome == OmePlace::Documents { user.shift_remove("ome") } else { None };
     let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
     // Of axes whose names are guessed, nothing is said.
-    let is_image = plan.array.layout.names.is_some() && ome::incompatibility(&config.dims).is_none();
+    let is_named = |names: &[String]| groups::is_complete(names, config.dims.len());
+    let is_image =
+        plan.array.layout.names.as_deref().is_some_and(is_named) && ome::incompatibility(&config.dims).is_none();
     let made = || is_image.then(|| ome::image_attributes(config, &config.channels, &[]));
     let ome = said.or_else(made);
     let image = format::ImageDescription {
@@ -181,16 +185,18 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
 }
 
 /// The user's attributes and the writer's, as they are to stand in the new documents.
-fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<String, Value>, Value) {
+fn split(attributes: &Map<String, Value>, from: &Metadata, to: Dialect) -> (Map<String, Value>, Value) {
     let mut user = attributes.clone();
-    // Documents get them from the dimensions themselves.
-    user.shift_remove(DIMENSION_NAMES);
+    if from.layout.names.is_some() {
+        // Documents get them from the dimensions themselves.
+        user.shift_remove(DIMENSION_NAMES);
+    }
     let mut own = user.shift_remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
     if let (OmePlace::Aside, Some(own)) = (rules(to).ome, own.as_object_mut()) {
         groups::put_ome_aside(&mut user, own);
     }
     if let Some(mut own) = ProvenanceMut::of_attribute(&mut own) {
-        own.forget_layout(rules(from), rules(to));
+        own.forget_layout(rules(from.layout.dialect), rules(to));
     }
     (user, own)
 }

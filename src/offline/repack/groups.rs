@@ -6,9 +6,12 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::config::OmeVersion;
-use crate::format::ngff;
+use crate::error::{Error, Refusal, Result};
 use crate::format::provenance::ATTRIBUTE;
+use crate::format::{ngff, zarr3};
+use crate::fs::look;
 use crate::offline::hierarchy::below;
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::ome::versions::{self, axes};
 
 /// The attribute of OME-Zarr.
@@ -96,9 +99,22 @@ pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String,
     }
 }
 
-/// Brings back what [`put_ome_aside`] has put aside, and what OME-Zarr 0.4 has in other places.
+/// Brings what OME-Zarr 0.4 says in a group of Zarr v2 to where 0.5 has it.
+pub(super) fn read_0_4(node: &Node, attributes: &mut Map<String, Value>) -> Result<()> {
+    if !matches!(node.kind, NodeKind::Group(None)) || look::is_file(&node.path.join(zarr3::DOCUMENT)) {
+        return Ok(());
+    }
+    let is_labels = node.path.file_name().is_some_and(|name| name == "labels");
+    ngff::from_0_4(attributes, is_labels).map_err(|version| {
+        let reason = format!(
+            "has OME-Zarr {version}, and what is before 0.4 is not converted here; the dialect zarr2 keeps it as it is"
+        );
+        Error::format(&node.path, Refusal::Unsupported(reason))
+    })
+}
+
+/// Brings back what [`put_ome_aside`] has put aside.
 pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
-    ngff::from_0_4(attributes);
     let Some(own) = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut) else { return };
     let Some(ome) = own.shift_remove(OME) else { return };
     if own.is_empty() {

@@ -4,11 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::groups::{self, OME};
 use super::nodes::groups_above;
-use crate::config::Dialect;
+use crate::config::{Dialect, OmeVersion};
 use crate::error::Result;
 use crate::format::precomputed::{self, carried};
 use crate::format::provenance::{self, ATTRIBUTE};
-use crate::format::{DIMENSION_NAMES, rules};
+use crate::format::rules;
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
@@ -36,12 +36,15 @@ impl ImageAttributes {
         let by_nearness = array.into_iter().chain(nearest).chain(groups.into_iter().rev());
         for (at, node) in by_nearness.enumerate() {
             let mut said = node.document()?.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
-            let stays = node.array().is_some_and(speaks_for_itself) && nearest.is_some();
-            if stays && rules(to).array_attributes {
-                // Documents get them from the dimensions themselves.
-                said.shift_remove(DIMENSION_NAMES);
+            if node.array().is_some_and(speaks_for_itself) && rules(to).array_attributes {
                 all.of_array = said;
                 continue;
+            }
+            if rules(to).ome_versions.contains(&OmeVersion::V0_4) {
+                // Of older versions, nothing need be converted.
+                groups::read_0_4(node, &mut said).ok();
+            } else {
+                groups::read_0_4(node, &mut said)?;
             }
             groups::take_ome_back(&mut said);
             let is_far = at >= usize::from(array.is_some()) + usize::from(nearest.is_some());

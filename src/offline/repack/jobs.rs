@@ -450,6 +450,7 @@ fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, stays_f
 pub(super) fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result<RepackedGroup> {
     let mut document = node.document()?;
     if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
+        groups::read_0_4(node, attributes)?;
         groups::take_ome_back(attributes);
         if is_converted && node.name.rsplit('/').next() == Some(ome_lists::COLLECTION) {
             ngff::series_from_0_4(attributes);

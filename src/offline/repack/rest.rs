@@ -49,7 +49,7 @@ impl Rest<'_> {
             if self.left.contains(&entry) || self.records.is_some_and(|records| records == entry) {
                 continue;
             }
-            if !is_link && look::is_folder(&entry) || self.is_above_change(&entry) {
+            if !is_link && look::is_folder_for_sure(&entry)? || self.is_above_change(&entry) {
                 self.folder(&entry, &copied, depth + 1)?;
             } else if self.changes.iter().any(|change| is_rebuilt(change, &entry)) {
                 // Also where a link leads to a shard: the new shard stands there already.

@@ -14,7 +14,7 @@ use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, links};
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::walk::Visited;
+use crate::offline::hierarchy::visited::Visited;
 
 /// The document of a volume.
 const INFO: &str = "info";

@@ -35,7 +35,7 @@ impl Check<'_> {
 
     /// Whether all folders of an array's chunks could be listed. Otherwise chunks that were not seen are not lost.
     pub(super) fn is_listed(&self, array: &Array) -> bool {
-        let is_within = |path: &Path| path.starts_with(array.folder()) && look::is_folder(path);
+        let is_within = |path: &Path| path.starts_with(array.folder()) && !look::is_file(path);
         !self.tree.broken.iter().any(|error| match error {
             Error::Format { path, .. } | Error::Unsupported { path, .. } | Error::Io { path, .. } => is_within(path),
             _ => false,

@@ -15,7 +15,7 @@ use crate::format::slot_header::{self, HEADER_BYTES};
 use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::array::decode::{DecodeWorker, StoredChunk};
-use crate::offline::array::index::Index;
+use crate::offline::array::index::{self, Index};
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::layers::{Came, FoundLayers};
 use crate::offline::scan::{self, ExpectedHeaders, Seen};
@@ -147,7 +147,7 @@ impl ShardCheck<'_> {
         };
         index.broken().for_each(|reason| self.damage(None, reason.clone()));
         let entries = self.entries(&index);
-        self.overlaps(&entries, &index);
+        index.overlaps().into_iter().for_each(|(chunk, what)| self.damage(Some(chunk), what));
         let expected = self.expected(&index);
         let before: Vec<_> = entries
             .par_iter()
@@ -190,32 +190,8 @@ impl ShardCheck<'_> {
                 }
             }
         }
-        entries.sort_by_key(|(chunk, range)| (range.offset, range.nbytes, *chunk));
+        index::sort_by_place(&mut entries);
         entries
-    }
-
-    fn overlaps(&self, entries: &[(u64, Range)], index: &Index) {
-        for part in index.parts() {
-            let end = part.offset + part.nbytes;
-            let meets = |(_, range): &&(u64, Range)| {
-                range.nbytes > 0 && range.offset < end && part.offset < range.offset + range.nbytes
-            };
-            if let Some((chunk, range)) = entries.iter().find(meets) {
-                let what = format!("its {} bytes at {} overlap the index", range.nbytes, range.offset);
-                self.damage(Some(*chunk), what);
-            }
-        }
-        let mut reached: Option<(u64, u64)> = None;
-        for &(chunk, range) in entries {
-            if let Some((other, end)) = reached.filter(|(_, end)| range.offset < *end) {
-                let what = format!("starts at byte {}, within chunk {other}, which ends at {end}", range.offset);
-                self.damage(Some(chunk), what);
-            }
-            let end = range.offset.saturating_add(range.nbytes);
-            if reached.is_none_or(|(_, other)| end > other) {
-                reached = Some((chunk, end));
-            }
-        }
     }
 
     /// What slot headers must say; `None` where there need not be any.
