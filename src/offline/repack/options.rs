@@ -156,8 +156,8 @@ impl RepackOptions {
             && let Some(of) = dialect_of_ome(version)
         {
             let reason = format!(
-                "is of the dialect {of}, and the result would be {}; leave one of the two out, or write the result to a \
-                 new dataset",
+                "is of the dialect {of}, and the result would be {}; leave one of the two out, or write the result to \
+                 a new dataset",
                 self.to()
             );
             return Err(Error::config("ome", version, reason));

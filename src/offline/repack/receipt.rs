@@ -2,8 +2,9 @@
 //! first of its arrays, or at the root of an archive, where readers don't look.
 //!
 //! It says of which dataset and with which options the result was made, and what the files of both were like then: how
-//! many, their names, lengths and times of change, or checksums in an archive. No pixel need be read to compare this with what is there now. What
-//! was changed since on either side, moved, or copied without its times, is not taken for a finished result.
+//! many, their names, lengths and times of change, or checksums in an archive. No pixel need be read to compare this
+//! with what is there now. What was changed since on either side, moved, or copied without its times, is not taken for
+//! a finished result.
 
 use std::fs;
 use std::path::Path;
