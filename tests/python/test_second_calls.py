@@ -75,7 +75,7 @@ def test_consolidated_metadata_that_no_reader_takes_are_damage(tool, tmp_path):
     for change in [
         lambda said: said["consolidated_metadata"].update(kind="x"),
         lambda said: said["consolidated_metadata"].update(metadata=[]),
-        lambda said: said["consolidated_metadata"]["metadata"].update({"a/": said}),
+        lambda said: said["consolidated_metadata"]["metadata"].update({"a/": {}}),
     ]:
         (path / "zarr.json").write_text(whole)
         changed(path / "zarr.json", change)
