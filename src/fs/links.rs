@@ -48,7 +48,7 @@ fn root_of(path: &Path) -> Option<PathBuf> {
 ///
 /// A reason, with where it leads.
 pub(crate) fn check(path: &Path) -> Result<(), Refusal> {
-    if ANYWHERE.load(Relaxed) {
+    if are_followed() {
         return Ok(());
     }
     // As a rule there is no link, above or below; a look at the path alone opens no file.
@@ -61,7 +61,30 @@ pub(crate) fn check(path: &Path) -> Result<(), Refusal> {
     if file.starts_with(&root) {
         return Ok(());
     }
-    Refusal::unsupported(format!(
+    Err(leads_out(&root, &file))
+}
+
+/// Refuses a file in a folder that nobody named, if a link leads to it out of that folder.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] with where it leads.
+#[cfg(feature = "offline")]
+pub(crate) fn check_within(root: &Path, path: &Path) -> Result<()> {
+    let (Ok(root), Ok(file)) = (root.canonicalize(), path.canonicalize()) else { return Ok(()) };
+    if are_followed() || file.starts_with(&root) {
+        return Ok(());
+    }
+    Err(Error::format(path, leads_out(&root, &file)))
+}
+
+/// Whether links may lead anywhere.
+pub(crate) fn are_followed() -> bool {
+    ANYWHERE.load(Relaxed)
+}
+
+fn leads_out(root: &Path, file: &Path) -> Refusal {
+    Refusal::Unsupported(format!(
         "is, or lies behind, a link out of {} to {}; if you trust it, allow it (--follow-links, follow_links_anywhere)",
         root.display(),
         file.display()

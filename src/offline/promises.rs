@@ -45,10 +45,15 @@ pub(super) fn broken_in_tree(tree: &Tree, mut unread: impl FnMut(&Path, Error)) 
     };
     let mut broken = Vec::new();
     for group in &tree.groups {
-        match GroupPromises::new(&group.name, &group.path, &group.attributes).broken(&known, false) {
-            Ok(more) => broken.extend(more),
-            Err(error) => unread(&group.path, error),
-        }
+        let consolidated = consolidated(&group.path).unwrap_or_else(|error| {
+            unread(&group.path, error);
+            Vec::new()
+        });
+        broken.extend(GroupPromises::new(&group.name, &group.path, &group.attributes).broken(
+            consolidated,
+            &known,
+            false,
+        ));
     }
     broken
 }
@@ -67,7 +72,10 @@ pub(super) fn broken(nodes: &[Node]) -> Result<Vec<Broken>> {
     let mut broken: Vec<Broken> = Vec::new();
     for node in nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_))) {
         let attributes = node.document()?.get("attributes").cloned().unwrap_or_default();
-        let more = GroupPromises::new(&node.name, &node.path, &attributes).broken(&known, !node.is_central())?;
+        // Those of Zarr v2 that can't be read promise nothing; a new dataset has its own.
+        let consolidated = consolidated(&node.path).unwrap_or_default();
+        let group = GroupPromises::new(&node.name, &node.path, &attributes);
+        let more = group.broken(consolidated, &known, !node.is_central());
         // Each is told once, by the first who promises it.
         broken.extend(more.into_iter().filter(|one| told.insert(one.node.clone())));
     }
@@ -86,10 +94,10 @@ impl<'a> GroupPromises<'a> {
         Self { name, path, attributes }
     }
 
-    /// What it promises and is not so. `own`: also the arrays that this crate's writer makes.
-    fn broken(&self, known: IsArray<'_>, own: bool) -> Result<Vec<Broken>> {
+    /// What it promises and is not so, `consolidated` among it. `own`: also the arrays that this crate's writer makes.
+    fn broken(&self, consolidated: Vec<Promise>, known: IsArray<'_>, own: bool) -> Vec<Broken> {
         let mut promises = of_attributes(self);
-        promises.extend(consolidated(self.path)?);
+        promises.extend(consolidated);
         if own && is_of_writer(self.attributes) {
             let made = ["0", "records/frame_number"];
             promises.extend(made.map(|path| Promise { path: path.to_owned(), is_array: true, whose: "attributes" }));
@@ -118,7 +126,7 @@ impl<'a> GroupPromises<'a> {
                 all.push(broken(node, format!("it lists an image {name:?} beside it, which is not there")));
             }
         }
-        Ok(all)
+        all
     }
 }
 

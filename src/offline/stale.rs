@@ -64,17 +64,18 @@ pub(super) fn around(root: &Path, nodes: &[&Path]) -> Vec<Stale> {
 /// What a group says of nodes in the folder `within`. `nodes`: all that are there.
 fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
     // What can't be read is told as such by whoever looks at the nodes.
-    let Ok(Some(said)) = Said::of(group) else { return Vec::new() };
+    let Ok(Some((found, is_zarr2))) = consolidated(group) else { return Vec::new() };
+    let mut all = if within == group { faults(group, &found, is_zarr2) } else { Vec::new() };
+    let metadata = found.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    let said = Said { metadata, is_zarr2 };
     let is_within = |name: &str| is_below(name) && group.join(name).starts_with(within);
     let names = said.metadata.keys().filter_map(|key| said.node_of(key));
     let names = names.filter(|name| is_within(name) || (name.is_empty() && within == group));
-    let mut all: Vec<String> = names
-        .filter_map(|name| {
-            let what = said.difference(group, name).ok()??;
-            let node = if name.is_empty() { "the group itself".to_owned() } else { format!("{name:?}") };
-            Some(format!("say that {node} has {what}"))
-        })
-        .collect();
+    all.extend(names.filter_map(|name| {
+        let what = said.difference(group, name).ok()??;
+        let node = if name.is_empty() { "the group itself".to_owned() } else { format!("{name:?}") };
+        Some(format!("say that {node} has {what}"))
+    }));
     let of_nodes = nodes.iter().filter_map(|node| Some((node, node.strip_prefix(group).ok()?.to_str()?)));
     for (node, name) in of_nodes.filter(|(_, name)| is_within(name)) {
         if said.documents(name).iter().any(|key| look::is_file(&group.join(key))) && !said.names(name) {
@@ -82,11 +83,61 @@ fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
         }
     }
     all.sort();
+    all.dedup();
     let stale = |what| Stale {
         group: group.to_path_buf(),
         what: format!("its consolidated metadata {what}; consolidate them again"),
     };
     all.into_iter().map(stale).collect()
+}
+
+/// The consolidated metadata of a group, if there are some, and whether they are of Zarr v2.
+fn consolidated(group: &Path) -> Result<Option<(Value, bool)>> {
+    match document::consolidated(&group.join("zarr.json"))? {
+        Some(found) => Ok(Some((found, false)).filter(|(found, _)| !found.is_null())),
+        None => Ok(document::read(&group.join(".zmetadata"))?.map(|found| (found, true))),
+    }
+}
+
+/// For what readers of consolidated metadata refuse them, or see nodes that nobody else sees.
+fn faults(group: &Path, found: &Value, is_zarr2: bool) -> Vec<String> {
+    let Some(metadata) = found.get("metadata").and_then(Value::as_object) else {
+        return vec!["have no object `metadata`, in which the nodes would be".to_owned()];
+    };
+    if !is_zarr2 {
+        let kind = (found["kind"] != "inline").then(|| format!("are of the kind {}, not \"inline\"", found["kind"]));
+        let is_path = |key: &&String| key.split('/').all(is_below);
+        let keys = metadata.keys().filter(|key| !key.is_empty() && !is_path(key));
+        return kind.into_iter().chain(keys.map(|key| format!("name {key:?}, which is no path of a node"))).collect();
+    }
+    let format = &found["zarr_consolidated_format"];
+    let mut all = Vec::new();
+    if *format != 1 {
+        all.push(format!("have the `zarr_consolidated_format` {format}, not 1"));
+    }
+    if look::is_file(&group.join(".zgroup")) && !metadata.contains_key(".zgroup") {
+        all.push("lack \".zgroup\", by which the group itself is one".to_owned());
+    }
+    all.extend(metadata.keys().filter_map(|key| fault_of_key(group, metadata, key)));
+    all
+}
+
+/// What is wrong with a key of Zarr v2.
+fn fault_of_key(group: &Path, metadata: &Map<String, Value>, key: &str) -> Option<String> {
+    let (node, document) = key.rsplit_once('/').unwrap_or(("", key));
+    let is_there = |document: &str| look::is_file(&group.join(below(node, document)));
+    match document {
+        _ if !node.is_empty() && !node.split('/').all(is_below) => {
+            Some(format!("name {key:?}, which is no path of a document"))
+        }
+        ".zattrs" if !is_there(".zarray") && !is_there(".zgroup") => {
+            Some(format!("name {key:?}, of a node that is not there"))
+        }
+        ".zgroup" if is_there(".zarray") && !metadata.contains_key(&below(node, ".zarray")) => {
+            Some(format!("say that {node:?} is a group, and it is an array"))
+        }
+        _ => None,
+    }
 }
 
 /// The consolidated metadata of a group.
@@ -96,16 +147,6 @@ struct Said {
 }
 
 impl Said {
-    fn of(group: &Path) -> Result<Option<Self>> {
-        let (found, is_zarr2) = match document::consolidated(&group.join("zarr.json"))? {
-            Some(said) => (said, false),
-            None => (document::read(&group.join(".zmetadata"))?.unwrap_or_default(), true),
-        };
-        let Value::Object(mut found) = found else { return Ok(None) };
-        let Some(Value::Object(metadata)) = found.shift_remove("metadata") else { return Ok(None) };
-        Ok(Some(Self { metadata, is_zarr2 }))
-    }
-
     /// The node that an entry makes one.
     fn node_of<'a>(&self, key: &'a str) -> Option<&'a str> {
         match self.is_zarr2 {
@@ -191,9 +232,9 @@ fn of_arrays(said: &Metadata, own: &Metadata) -> Option<String> {
         () if of.shape != is.shape => differs("the shape", &of.shape, &is.shape),
         () if of.chunk_shape != is.chunk_shape => differs("chunks of", &of.chunk_shape, &is.chunk_shape),
         () if of.file_shape != is.file_shape => differs("shards of", &of.file_shape, &is.file_shape),
-        () if said.dtype != own.dtype => differs("elements of", &said.dtype, &own.dtype),
+        () if said.dtype != own.dtype => Some(format!("elements of {}, and it has {}", said.dtype, own.dtype)),
         () if said.fill != own.fill => Some(format!("the fill value {}, and it has {}", fill(said), fill(own))),
-        () if names(of) != names(is) => differs("dimensions named", &names(of), &names(is)),
+        () if names(of) != names(is) => Some(format!("{}, and it has {}", named(of), named(is))),
         () if !has_same_files(of, is) => Some("chunks or indexes in other places than it has".to_owned()),
         () if said.manifest != own.manifest => Some("another manifest than it has".to_owned()),
         () if !decodes_alike(&said.chain, &own.chain) => {
@@ -207,6 +248,13 @@ fn of_arrays(said: &Metadata, own: &Metadata) -> Option<String> {
 /// The names of dimensions, should one have any.
 fn names(layout: &Layout) -> Option<&Vec<String>> {
     layout.names.as_ref().filter(|names| names.iter().any(|name| !name.is_empty()))
+}
+
+/// The same in words.
+fn named(layout: &Layout) -> String {
+    let list = |names: &Vec<String>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    names(layout)
+        .map_or_else(|| "dimensions without names".to_owned(), |names| format!("dimensions named {}", list(names)))
 }
 
 fn has_same_files(one: &Layout, other: &Layout) -> bool {

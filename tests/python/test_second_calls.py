@@ -2,6 +2,10 @@
 
 import json
 
+import numpy as np
+import pytest
+import zarr
+
 CAMERA = ["--camera", "64x48xu16", "--frames", "5"]
 
 
@@ -26,3 +30,94 @@ def test_an_archive_is_known_again(tool, told, replay, tmp_path):
     # Out of the archive, the file of the first call is no part of the dataset.
     tool("repack", out, tmp_path / "folder.zarr")
     tool("verify", tmp_path / "folder.zarr")
+
+
+def group(path, zarr_format):
+    """A consolidated group of two arrays."""
+    root = zarr.open_group(path, mode="w", zarr_format=zarr_format)
+    for name in ["a", "img/b"]:
+        root.create_array(name, data=np.arange(4096, dtype="u2").reshape(64, 64), chunks=(16, 16))
+    zarr.consolidate_metadata(path)
+    return path
+
+
+def changed(document, change):
+    said = json.loads(document.read_text())
+    change(said)
+    document.write_text(json.dumps(said))
+
+
+STALE = {
+    "an attribute": lambda said: said["metadata"]["a/.zarray"].update(fill_value=7),
+    "no node": lambda said: said["metadata"].update({"zz/.zattrs": {}}),
+    "the root": lambda said: said["metadata"].pop(".zgroup"),
+    "the format": lambda said: said.update(zarr_consolidated_format=2),
+    "a list": lambda said: said.update(metadata=[]),
+    "a group": lambda said: said["metadata"].update({"a/.zgroup": said["metadata"].pop("a/.zarray")}),
+}
+
+
+@pytest.mark.parametrize("case", [*STALE, "broken"])
+def test_a_new_dataset_says_consolidated_metadata_anew(tool, tmp_path, case):
+    path = group(tmp_path / "g", 2)
+    if case == "broken":
+        (path / ".zmetadata").write_text("{")
+    else:
+        changed(path / ".zmetadata", STALE[case])
+    tool("verify", path, code=3)
+    tool("repack", path, tmp_path / "o", "--dialect", "zarr2", "--unsharded")
+    tool("verify", tmp_path / "o")
+
+
+def test_consolidated_metadata_that_no_reader_takes_are_damage(tool, tmp_path):
+    path = group(tmp_path / "g", 3)
+    whole = (path / "zarr.json").read_text()
+    for change in [
+        lambda said: said["consolidated_metadata"].update(kind="x"),
+        lambda said: said["consolidated_metadata"].update(metadata=[]),
+        lambda said: said["consolidated_metadata"]["metadata"].update({"a/": {}}),
+    ]:
+        (path / "zarr.json").write_text(whole)
+        changed(path / "zarr.json", change)
+        assert "consolidated" in tool("verify", path, code=3)
+
+
+def test_nothing_new_comes_below_consolidated_metadata(tool, tmp_path):
+    path = group(tmp_path / "g", 3)
+    assert "has consolidated metadata" in tool("repack", path / "a", path / "c", "--unsharded", code=3)
+    tool("verify", path)
+
+
+def test_an_archive_of_links_is_refused_before_anything_is_written(tool, replay, tmp_path):
+    _, path = replay("synthetic", *CAMERA)
+    (path / "more").symlink_to("records")
+    assert f"{path / 'more'}: is a link" in tool("repack", path, tmp_path / "q.ozx", code=5)
+    assert not (tmp_path / "q.ozx").exists() and not (tmp_path / ".q.ozx.repack").exists()
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "0/zarr.json", "0/c"])
+def test_what_links_lead_to_goes_along(tool, replay, tmp_path, name):
+    _, path = replay("synthetic", *CAMERA)
+    place = tmp_path / "outside"
+    (path / name).rename(place)
+    (path / name).symlink_to(place)
+    tool("repack", path, tmp_path / "o.zarr", "--follow-links", "--codec", "zstd")
+    assert not [file for file in (tmp_path / "o.zarr").rglob("*") if file.is_symlink()]
+    tool("verify", tmp_path / "o.zarr")
+
+
+def test_documents_of_groups_around_stay_in_the_dataset(tool, tmp_path):
+    path = group(tmp_path / "g", 3)
+    (path / "zarr.json").rename(tmp_path / "root.json")
+    (path / "zarr.json").symlink_to("../root.json")
+    before = (tmp_path / "root.json").read_text()
+    assert "link" in tool("repack", path / "a", "--codec", "zstd", code=5)
+    assert (path / "zarr.json").is_symlink() and (tmp_path / "root.json").read_text() == before
+
+
+def test_a_folder_in_the_way_is_not_called_its_own(tool, tmp_path):
+    path = group(tmp_path / "g", 3)
+    (tmp_path / ".o.repack").mkdir()
+    (tmp_path / ".o.repack/mine").write_text("x")
+    told = tool("repack", path, tmp_path / "o", "--unsharded", code=1)
+    assert "did not make it" in told and "what is finished" not in told

@@ -11,10 +11,12 @@ use serde_json::{Map, Value, json};
 
 use super::documents::put;
 use super::groups::RepackedGroup;
-use super::staging::below;
+use super::nodes::is_above;
+use super::staging::{below, is_behind_link};
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
 use crate::fs::{Lock, document, look};
+use crate::offline::hierarchy::walk::{self, Node};
 
 const FIELD: &str = "consolidated_metadata";
 const METADATA: &str = "/consolidated_metadata/metadata";
@@ -198,6 +200,23 @@ fn inline(nodes: Map<String, Value>) -> Value {
     json!({"kind": "inline", "must_understand": false, "metadata": nodes})
 }
 
+/// Refuses a new dataset in groups whose consolidated metadata would not name it.
+pub(super) fn refuse_around(out: &Path) -> Result<()> {
+    for above in out.ancestors().skip(1).take(ABOVE_MAX) {
+        let is_consolidated = match document::consolidated(&above.join("zarr.json")) {
+            Ok(Some(said)) => !said.is_null(),
+            Ok(None) => look::is_file(&above.join(".zgroup")) && look::is_file(&above.join(OF_ZARR2)),
+            Err(_) => false,
+        };
+        if is_consolidated {
+            let reason = "has consolidated metadata, so its readers would not see what comes below it; take these out \
+                          first, and consolidate again when the new dataset is there";
+            return Err(Error::format(above, reason));
+        }
+    }
+    Ok(())
+}
+
 /// Whether the document of a group of Zarr v3 says something of the nodes below it.
 pub(super) fn is_consolidated(document: &Value) -> bool {
     document.pointer(METADATA).is_some_and(Value::is_object)
@@ -208,16 +227,31 @@ pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>
     let mut metadata = Map::new();
     for name in std::iter::once("").chain(names) {
         for key in [".zgroup", ".zarray", ".zattrs"].map(|document| crate::offline::hierarchy::below(name, document)) {
-            if let Some(said) = document::read(&folder.join(&key))? {
-                metadata.insert(key, said);
+            match document::read(&folder.join(&key)) {
+                Ok(Some(said)) => drop(metadata.insert(key, said)),
+                // No reader reads it there either.
+                Ok(None) | Err(Error::Format { .. } | Error::Unsupported { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
     }
     put(&folder.join(OF_ZARR2), &json!({"zarr_consolidated_format": 1, "metadata": metadata}))
 }
 
+/// Makes the consolidated metadata of all groups of Zarr v2 anew that have some, in the dataset at `root`: what was
+/// copied may never have been true.
+pub(super) fn renew_zarr2(root: &Path) -> Result<()> {
+    let nodes = walk::nodes(root)?;
+    let has_some = |node: &&Node| [".zgroup", OF_ZARR2].iter().all(|name| look::is_file(&node.path.join(name)));
+    for group in nodes.iter().filter(has_some).filter(|group| !is_behind_link(root, &group.name)) {
+        let within = nodes.iter().filter(|node| is_above(&group.name, &node.name) && node.name != group.name);
+        make_zarr2(&group.path, within.map(|node| node.name[group.name.len()..].trim_start_matches('/')))?;
+    }
+    Ok(())
+}
+
 /// Lets the consolidated metadata of Zarr v2 in a folder, if there are some, say what the documents below it say now.
-pub(super) fn put_zarr2(folder: &Path) -> Result<()> {
+fn put_zarr2(folder: &Path) -> Result<()> {
     let file = folder.join(OF_ZARR2);
     let Some(before) = document::read(&file)? else { return Ok(()) };
     let mut document = before.clone();

@@ -245,11 +245,10 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
         [] => "none of the arrays that are to be repacked has rows and columns".to_owned(),
         _ => {
             let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();
-            format!(
-                "the dataset has {} arrays, and one of {to} has one; choose it with the option `only`: {}",
-                names.len(),
-                listed.join(", ")
-            )
+            let (names, place) = (listed.join(", "), nodes[0].path.display());
+            let reason =
+                format!("in {to}, a call repacks one array, and {names} are there; choose it with the option `only`");
+            return Err(Error::config("path", place, reason));
         }
     };
     Err(Error::config("dialect", to, reason))

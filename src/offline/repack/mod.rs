@@ -157,6 +157,7 @@ impl Repack {
             Staging::sweep(&staging);
         }
         out.iter().try_for_each(|out| check_out(&root, out, options.to()))?;
+        out.iter().filter(|_| !is_there).try_for_each(|out| consolidated::refuse_around(out))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
@@ -202,6 +203,9 @@ impl Repack {
             _lock: lock,
         };
         repack.lanes()?;
+        if repack.done.is_none() && repack.out.as_deref().is_some_and(is_archive_name) {
+            repack.rest(&repack.changes()).refuse_links()?;
+        }
         Ok(repack)
     }
 
@@ -348,6 +352,12 @@ impl Repack {
         Ok(RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, already_done })
     }
 
+    /// What the result has of the dataset as it is.
+    fn rest<'a>(&'a self, changes: &'a [&'a Change]) -> Rest<'a> {
+        let (left, records, sync) = (&self.left[..], self.records.as_deref(), self.options.sync);
+        Rest { root: &self.root, changes, left, records, sync }
+    }
+
     /// Brings what is no shard into the folder: other files, and at last the documents.
     fn complete(&self, staging: &Staging) -> Result<()> {
         let sync = self.options.sync;
@@ -355,8 +365,7 @@ impl Repack {
         let changes = self.changes();
         let is_whole = self.out.is_some() || self.form == ResultForm::Designed;
         if is_whole {
-            Rest { root: &self.root, changes: &changes, left: &self.left, records: self.records.as_deref(), sync }
-                .copy(&tree)?;
+            self.rest(&changes).copy(&tree)?;
             self.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
@@ -389,6 +398,7 @@ impl Repack {
             // From the inside out.
             let groups: Vec<_> = self.mentions().groups_in(&tree).collect();
             groups.iter().rev().try_for_each(|group| group.refresh(&tree))?;
+            consolidated::renew_zarr2(&tree)?;
         }
         Ok(())
     }

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use super::change::Change;
 use super::left_out::RECORDS;
 use super::shard::{copy_range, same_bytes};
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
+use crate::fs::look::{self, DEPTH_MAX};
 use crate::fs::{self as os, LOCK_FILE};
-use crate::fs::{look, system};
+use crate::fs::{links, system};
+use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::RECEIPT;
 
@@ -40,35 +42,92 @@ impl Rest<'_> {
         }
         for entry in entries {
             let Some(name) = entry.file_name() else { continue };
-            let text = name.to_string_lossy();
             let copied = to.join(name);
-            let is_link = entry.is_symlink();
-            if text == LOCK_FILE || text == RECEIPT || os::is_partial(&text) {
-                continue;
-            }
-            if self.left.contains(&entry) || self.records.is_some_and(|records| records == entry) {
-                continue;
-            }
-            if !is_link && look::is_folder_for_sure(&entry)? || self.is_above_change(&entry) {
-                self.folder(&entry, &copied, depth + 1)?;
-            } else if self.changes.iter().any(|change| is_rebuilt(change, &entry)) {
-                // Also where a link leads to a shard: the new shard stands there already.
-            } else if is_link {
-                create()?;
-                let _ = fs::remove_file(&copied);
-                let leads = self.lead(&entry, depth).map_err(failed)?;
-                system::symlink(leads, &copied).map_err(failed)?;
-            } else if look::is_file(&entry) {
-                create()?;
-                copy_file(&entry, &copied, self.sync)?;
+            match self.fate(&entry)? {
+                Fate::Left => {}
+                Fate::Folder if depth >= DEPTH_MAX => {
+                    return Err(Error::format(entry, format!("the tree is deeper than {DEPTH_MAX}")));
+                }
+                Fate::Folder => self.folder(&entry, &copied, depth + 1)?,
+                Fate::Link => {
+                    create()?;
+                    let _ = fs::remove_file(&copied);
+                    let leads = self.lead(&entry, depth).map_err(failed)?;
+                    system::symlink(leads, &copied).map_err(failed)?;
+                }
+                Fate::File => {
+                    create()?;
+                    copy_file(&entry, &copied, self.sync)?;
+                }
             }
         }
         if self.sync && to.is_dir() { os::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
     }
 
-    /// Whether a link to a folder leads to arrays that change: what they become stands in a folder of that name.
-    fn is_above_change(&self, link: &Path) -> bool {
-        self.changes.iter().any(|change| change.source.path().starts_with(link))
+    /// Refuses links that the copy would have, for an archive, which can't hold any.
+    pub(super) fn refuse_links(&self) -> Result<()> {
+        self.refuse_links_in(self.root, 0)
+    }
+
+    fn refuse_links_in(&self, folder: &Path, depth: usize) -> Result<()> {
+        for entry in if depth > DEPTH_MAX { Vec::new() } else { look::list(folder)? } {
+            match self.fate(&entry)? {
+                Fate::Folder => self.refuse_links_in(&entry, depth + 1)?,
+                Fate::Link => {
+                    let reason = "is a link, which an archive can't hold; repack into a folder";
+                    return Err(Error::format(entry, Refusal::Unsupported(reason.to_owned())));
+                }
+                Fate::Left | Fate::File => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What becomes of a file or folder of the dataset.
+    fn fate(&self, entry: &Path) -> Result<Fate> {
+        let text = entry.file_name().unwrap_or_default().to_string_lossy();
+        let is_left =
+            self.left.iter().any(|left| left == entry) || self.records.is_some_and(|records| records == entry);
+        if is_left || text == LOCK_FILE || text == RECEIPT || os::is_partial(&text) {
+            return Ok(Fate::Left);
+        }
+        let is_folder = match entry.is_symlink() {
+            true => look::is_folder(entry),
+            false => look::is_folder_for_sure(entry)?,
+        };
+        let is_link = entry.is_symlink() && !(is_folder && self.is_around_change(entry));
+        if is_folder && !is_link {
+            return Ok(Fate::Folder);
+        }
+        if self.changes.iter().any(|change| is_rebuilt(change, entry)) {
+            // Also where a link leads to a shard: the new shard stands there already.
+            return Ok(Fate::Left);
+        }
+        Ok(match is_link && !self.is_followed(entry) {
+            true => Fate::Link,
+            false if is_folder => Fate::Folder,
+            false if look::is_file(entry) => Fate::File,
+            false => Fate::Left,
+        })
+    }
+
+    /// Whether what a link leads to goes along: it may not be where the copy is, or the link be read otherwise there.
+    fn is_followed(&self, link: &Path) -> bool {
+        let (Ok(end), Some(Ok(folder))) = (link.canonicalize(), link.parent().map(Path::canonicalize)) else {
+            return false;
+        };
+        let is_inner = end.starts_with(self.root) && folder.starts_with(self.root);
+        // One that leads back up would never end.
+        links::are_followed() && !is_inner && !folder.starts_with(&end)
+    }
+
+    /// Whether a link to a folder leads to arrays that change, or to chunks of one: what they become stands in a folder
+    /// of that name.
+    fn is_around_change(&self, link: &Path) -> bool {
+        self.changes.iter().any(|change| {
+            change.source.path().starts_with(link)
+                || link.strip_prefix(change.source.folder()).is_ok_and(|key| is_of_chunks(&change.source, key))
+        })
     }
 
     /// Where the copy of a link leads: into the copy, if the link leads into the dataset by its whole path.
@@ -78,6 +137,15 @@ impl Rest<'_> {
         let within = within.and_then(|end| Some(end.strip_prefix(self.root).ok()?.to_path_buf()));
         Ok(within.map_or(leads, |below| PathBuf::from("../".repeat(depth)).join(below)))
     }
+}
+
+/// What becomes of a file or folder.
+enum Fate {
+    /// It is not copied, or made anew.
+    Left,
+    Folder,
+    Link,
+    File,
 }
 
 /// Copies a document of the dataset at `from` to the same place in the one at `to`.
@@ -101,6 +169,14 @@ fn is_rebuilt(change: &Change, file: &Path) -> bool {
     let is_shard =
         array.file_position(&key).is_some() || (!change.keeps_beyond() && array.layout().file_position(&key).is_some());
     of_manifest || is_shard
+}
+
+/// Whether a folder of this path in that of an array holds chunks of it.
+fn is_of_chunks(array: &Array, folder: &Path) -> bool {
+    let first = array.layout().file_key(&vec![0; array.shape().len()]);
+    let (folder, above) = (folder.to_string_lossy(), folder.components().count());
+    let within: Vec<&str> = first.split('/').skip(above).collect();
+    above > 0 && !within.is_empty() && array.layout().file_position(&format!("{folder}/{}", within.join("/"))).is_some()
 }
 
 fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {

@@ -90,14 +90,9 @@ impl<'a> Mentions<'a> {
 
     /// Corrects what the groups in `tree` say of an array that keeps its place among others.
     pub(super) fn refresh_around(&self, tree: &Path) -> Result<()> {
-        let names = self.jobs.iter().filter_map(|job| job.change.design.as_ref()?.stays());
-        for name in names {
-            self.put_said(tree)?;
-            let place = below(tree, name);
-            let groups = place.ancestors().skip(1).take_while(|above| above.starts_with(tree));
-            groups.into_iter().try_for_each(consolidated::put_zarr2)?;
-        }
-        Ok(())
+        let stays =
+            self.jobs.iter().any(|job| job.change.design.as_ref().is_some_and(|design| design.stays().is_some()));
+        if stays { self.put_said(tree) } else { Ok(()) }
     }
 }
 

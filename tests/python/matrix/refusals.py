@@ -165,7 +165,7 @@ REFUSALS = [
     Refusal("manifest", 5, r"order that Zarr v2 has no word for", any_array(lambda a: a.get("transpose")), "v2 alone"),
     Refusal("manifest", 5, r"shards in its shards or codecs", any_array(around), "v2 alone"),
     # Repacking
-    Refusal("", 2, r"the dataset has \d+ arrays, and one of [\w-]+ has one; choose", several, "formats of one array"),
+    Refusal("", 2, r"in [\w-]+, a call repacks one array, and .* there; choose", several, "formats of one array"),
     Refusal("", 2, r"a dataset of it has one array", several, "formats of one array"),
     Refusal("", 2, r"none of the arrays .* rows and columns", ranks(lambda rank: rank < 2), "images alone"),
     Refusal("", 2, r"holds no array with shards that is to be repacked", chosen_without_shards, "others may have some"),

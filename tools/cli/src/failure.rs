@@ -116,6 +116,14 @@ impl Failure {
         Self::Known { fault: Fault::Exists, message, path: Some(path.to_path_buf()) }
     }
 
+    /// The same, where the folder in which a command works can be in the way, too. `help`: about anything else.
+    pub(crate) fn exists_or_work(path: &Path, help: &str) -> Self {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_work = name.starts_with('.') && (name.ends_with(".repack") || name.ends_with(".pyramid"));
+        let own = "this command would work there, and did not make it: give it another name";
+        Self::exists(path, if is_work { own } else { help })
+    }
+
     /// What went wrong with an output: a folder there that is no dataset is not a damaged input, but in the way.
     pub(crate) fn of_output(error: Error) -> Self {
         match &error {
@@ -130,6 +138,7 @@ impl Failure {
     pub(crate) fn about(self, path: &Path) -> Self {
         match self {
             Self::Input(message) => Self::Known { fault: Fault::Invalid, message, path: Some(path.to_path_buf()) },
+            Self::Usage(message) => Self::Known { fault: Fault::Usage, message, path: Some(path.to_path_buf()) },
             Self::Known { fault, message, path: None } => {
                 Self::Known { fault, message, path: Some(path.to_path_buf()) }
             }

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
         sync: !args.work.no_sync,
     };
     let in_the_way = |error: Error| match error {
-        Error::Exists { path } => Failure::exists(&path, "--overwrite replaces the levels"),
+        Error::Exists { path } => Failure::exists_or_work(&path, "--overwrite replaces the levels"),
         error => error.into(),
     };
     let pyramid = offline::Pyramid::new(&args.path, &options).map_err(in_the_way)?;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let quiet = args.report.quiet || args.report.json;
     let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
-    let summary = interrupt::stopping(|| pyramid.stop(), run)??;
+    let summary = interrupt::stopping(|| pyramid.stop(), run)?.map_err(in_the_way)?;
     let seconds = start.elapsed().as_secs_f64();
     if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and paths");

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     let in_the_way = |error: Error| match error {
         Error::Exists { path } => {
             let help = "it is not what this call makes of the dataset as it is now: choose another path, or remove it";
-            Failure::exists(&path, help)
+            Failure::exists_or_work(&path, help)
         }
         error => error.into(),
     };
