@@ -203,10 +203,16 @@ impl Repack {
             _lock: lock,
         };
         repack.lanes()?;
-        if repack.done.is_none() && repack.out.as_deref().is_some_and(is_archive_name) {
-            repack.rest(&repack.changes()).refuse_links()?;
-        }
+        repack.refuse_links()?;
         Ok(repack)
+    }
+
+    /// An archive can't hold them.
+    fn refuse_links(&self) -> Result<()> {
+        match self.done.is_none() && self.out.as_deref().is_some_and(is_archive_name) {
+            true => self.rest(&self.changes()).refuse_links(),
+            false => Ok(()),
+        }
     }
 
     /// What is worth knowing of the arrays that are repacked, as sentences: see [`Array::notes`]; and which arrays are
