@@ -102,8 +102,8 @@ fn an_archive_of_a_million_chunks_takes_as_much_memory_as_a_small_one() {
     };
     let (small, large) = (most(20_000), most(1_000_000));
     println!("recover and verify: {small:?} bytes for 20,000 chunks, {large:?} for 1,000,000");
-    // Names of files, and gaps, of which each document that is read takes 360 bytes.
-    assert!(large.0 < small.0 + (7 << 20), "recover: {small:?}, {large:?}");
+    // Names of files, and gaps, of which each document that is read takes 360 bytes; and what threads hold at once.
+    assert!(large.0 < small.0 + (8 << 20), "recover: {small:?}, {large:?}");
     assert!(large.1 < small.1 + (6 << 20), "verify: {small:?}, {large:?}");
 }
 

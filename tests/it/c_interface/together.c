@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     named[7] = "not a name";
     HOLDS(sw_dataset_acquisitions(dataset, named, configs, IMAGES, images) == SW_ERROR_CONFIG);
     named[7] = names[8];
-    HOLDS(sw_dataset_acquisitions(dataset, named, configs, IMAGES, images) == SW_ERROR_EXISTS);
+    HOLDS(sw_dataset_acquisitions(dataset, named, configs, IMAGES, images) == SW_ERROR_CONFIG);
     named[7] = names[7];
     sw_config other = config;
     other.size = 3;
