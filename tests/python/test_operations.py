@@ -99,7 +99,7 @@ def test_what_no_reader_would_find_in_the_new_format_is_left_out_and_named(tool,
     assert not list((tmp_path / "o.zarr").rglob(".z*")) and not (tmp_path / "o.zarr/img/strange").exists()
     # One of several becomes a dataset that has one array.
     refused = tool("repack", path, tmp_path / "v.zarr", "--dialect", "zarr2-sharded", "--skip", "img/strange", code=2)
-    assert '--only: "a", "img/0"' in refused
+    assert '"a", "img/0"' in refused and "--only" in refused
     notes = told("repack", path, tmp_path / "v.zarr", "--dialect", "zarr2-sharded", "--only", "img/0")["notes"]
     assert [name for name in ["a", "img/strange"] if any(f'"{name}"' in note for note in notes)] == ["a", "img/strange"]
     tool("export", tmp_path / "v.zarr", tmp_path / "v.npy")
