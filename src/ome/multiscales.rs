@@ -93,7 +93,7 @@ impl<'a> Multiscale<'a> {
         if self.system().is_some() {
             level.known_grid(dims)
         } else {
-            level.known_grid(dims).then(&known_grid(self.0, dims))
+            level.known_grid(dims).then(&Dataset(self.0).known_grid(dims))
         }
     }
 }
@@ -105,12 +105,34 @@ impl<'a> Dataset<'a> {
 
     /// Where its pixels are, if that is said as [`dataset`] says it.
     pub(crate) fn grid(self, dims: usize) -> Result<PixelGrid, String> {
-        grid(self.0, dims)
+        let steps: Vec<_> = transformations(self.0).collect();
+        let numbers = |kind: &str| {
+            let numbers = steps.iter().find(|step| step["type"] == kind)?[kind].as_array()?;
+            numbers.iter().map(number).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
+        };
+        if let [only] = steps[..]
+            && only["type"] == "identity"
+        {
+            return Ok(PixelGrid { scale: vec![1.0; dims], translation: None });
+        }
+        let (scale, translation) = (numbers("scale"), numbers("translation"));
+        match (scale, steps.len(), translation.is_some()) {
+            (Some(scale), 1, false) | (Some(scale), 2, true) => Ok(PixelGrid { scale, translation }),
+            _ => Err(format!(
+                "the {TRANSFORMATIONS} {}; expected a scale of {dims} numbers, and perhaps a translation after it",
+                self.0[TRANSFORMATIONS]
+            )),
+        }
     }
 
     /// The same as far as it is said: a distance of 1 where nothing is.
     pub(crate) fn known_grid(self, dims: usize) -> PixelGrid {
-        known_grid(self.0, dims)
+        let numbers = |key: &str, default: f64| {
+            let said = transformations(self.0).find_map(|step| step[key].as_array())?;
+            Some((0..dims).map(|at| said.get(at).and_then(number).unwrap_or(default)).collect())
+        };
+        let scale = numbers("scale", 1.0).unwrap_or_else(|| vec![1.0; dims]);
+        PixelGrid { scale, translation: numbers("translation", 0.0) }
     }
 }
 
@@ -188,10 +210,9 @@ pub(super) fn convert(ome: &mut Value, to: OmeVersion) -> Vec<&'static str> {
 
 fn convert_image(image: &mut Value, system: Option<&str>) -> Option<&'static str> {
     let axes = Multiscale(image).axis_values().to_vec();
-    let of_all: Vec<Value> = transformations(image).cloned().collect();
-    let of_all = grid(&json!({TRANSFORMATIONS: of_all}), axes.len()).ok().filter(|_| system.is_some());
+    let of_all = Dataset(image).grid(axes.len()).ok().filter(|_| system.is_some());
     for level in image.get_mut("datasets").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Ok(grid) = grid(level, axes.len()) else { continue };
+        let Ok(grid) = Dataset(level).grid(axes.len()) else { continue };
         let grid = of_all.as_ref().map_or(grid.clone(), |all| grid.then(all));
         *level = dataset(level["path"].as_str().unwrap_or_default(), &grid, system);
     }
@@ -215,8 +236,8 @@ pub(crate) fn retain_levels(ome: &mut Value, is_kept: impl Fn(&str) -> bool) -> 
     images.is_empty()
 }
 
-/// Lets the images speak of nothing but the level that is meant, which will be called `0`. Returns whether they speak of
-/// it at all; otherwise nothing changes.
+/// Lets the images speak of nothing but the level that is meant, which will be called `0`. Returns whether they speak
+/// of it at all; otherwise nothing changes.
 pub(crate) fn reduce_to_level(ome: &mut Value, is_meant: impl Fn(&str) -> bool) -> bool {
     let find = |image: &Value| {
         Multiscale(image).levels().find(|level| level.path().is_some_and(&is_meant)).map(|it| it.0.clone())
@@ -295,38 +316,6 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| (value == "\0-0").then_some(0.0))
 }
 
-fn grid(said: &Value, dims: usize) -> Result<PixelGrid, String> {
-    let steps: Vec<_> = transformations(said).collect();
-    let numbers = |kind: &str| {
-        let numbers = steps.iter().find(|step| step["type"] == kind)?[kind].as_array()?;
-        numbers.iter().map(number).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
-    };
-    if let [only] = steps[..]
-        && only["type"] == "identity"
-    {
-        return Ok(PixelGrid { scale: vec![1.0; dims], translation: None });
-    }
-    let (scale, translation) = (numbers("scale"), numbers("translation"));
-    match (scale, steps.len(), translation.is_some()) {
-        (Some(scale), 1, false) | (Some(scale), 2, true) => Ok(PixelGrid { scale, translation }),
-        _ => Err(format!(
-            "the {TRANSFORMATIONS} {}; expected a scale of {dims} numbers, and perhaps a translation after it",
-            said[TRANSFORMATIONS]
-        )),
-    }
-}
-
-fn known_grid(said: &Value, dims: usize) -> PixelGrid {
-    let numbers = |key: &str, default: f64| {
-        let said = transformations(said).find_map(|step| step[key].as_array())?;
-        Some((0..dims).map(|at| said.get(at).and_then(number).unwrap_or(default)).collect())
-    };
-    PixelGrid {
-        scale: numbers("scale", 1.0).unwrap_or_else(|| vec![1.0; dims]),
-        translation: numbers("translation", 0.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,7 +330,7 @@ mod tests {
             for system in [None, Some(PHYSICAL)] {
                 let said = dataset("0", &grid, system);
                 assert_eq!(Dataset(&said).grid(3).as_ref(), Ok(&grid));
-                assert_eq!(known_grid(&said, 3), grid);
+                assert_eq!(Dataset(&said).known_grid(3), grid);
             }
         }
         let wrong = Dataset(&dataset("0", &grid(None), None)).grid(2).unwrap_err();
