@@ -1,6 +1,7 @@
 //! What OME-Zarr 0.5 and 0.6 say in other words.
 //!
-//! Sources: OME-Zarr specification 0.6, "scene"; 0.5, "plate", "well" and "labels", whose parts have versions of their own.
+//! Sources: OME-Zarr specification 0.6, "scene"; 0.5, "plate", "well" and "labels", whose parts have versions of their
+//! own.
 
 use serde_json::{Map, Value, json};
 
