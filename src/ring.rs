@@ -150,10 +150,10 @@ impl Ring {
         }
     }
 
-    /// How many buffers there are, of which any may become this ring's.
+    /// All buffers, of which any may become this ring's.
     #[cfg(feature = "capi")]
-    pub(crate) fn buffers(&self) -> usize {
-        self.memory.count
+    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+        &self.memory
     }
 
     /// Where a buffer's pixels begin, for a device that wants to know all places before the first frame. The address
@@ -202,7 +202,7 @@ impl Ring {
     }
 
     /// Buffers that are on loan or committed.
-    fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         match &self.share {
             Some(share) => share.held(),
             None => self.memory.count - self.free_frames().min(self.memory.count),

@@ -6,6 +6,7 @@ use std::mem::size_of;
 
 use super::config::convert::{Wish, configuration};
 use super::config::sw_config;
+use super::loans::Loans;
 use super::own_buffers::own_buffers;
 use super::pointer::{grown_out, grows};
 use super::status::{boundary, sw_status};
@@ -155,7 +156,7 @@ fn of_array(config: &Config, plan: &Plan) -> Result<sw_memory> {
     let tiles = plan.tiles.len() as u64 * size_of::<crate::geometry::Tile>() as u64;
     let times = (workers + 2) * (Stage::ALL.len() as u64 * STAGE_BYTES + size_of::<StageTimes>() as u64);
     // Two plans exist for a moment.
-    let other_bytes = layer_slots * layer + queues + numbers + 2 * tiles + times + PASSING_BYTES;
+    let other_bytes = layer_slots * layer + queues + Loans::bytes(frames) + numbers + 2 * tiles + times + PASSING_BYTES;
 
     // A storage of the caller's own can wish for writers, too.
     let may_have_writers = !matches!(config.storage, StorageKind::Mapped | StorageKind::Buffered);

@@ -60,7 +60,7 @@ impl Run {
         }
         let engine = acquisition.engine().clone();
         Self {
-            loans: Loans::new(engine.ring.buffers()),
+            loans: Loans::new(&engine.ring),
             chunk_shape: acquisition.chunk_shape().to_vec(),
             shard_shape: acquisition.shard_shape().to_vec(),
             is_lent: matches!(acquisition, Held::Lent(_)),

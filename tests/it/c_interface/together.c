@@ -4,8 +4,30 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { IMAGES = 384, FRAMES = 4, BYTES = 16 * 16 };
+
+/* Images of the same shape share buffers, and with them what tells whose a buffer is. */
+static void buffers_belong_to_whom_they_were_lent(sw_acquisition *one, sw_acquisition *other) {
+    sw_frame of_one, of_other;
+    RIGHT(sw_acquire(one, SW_FOREVER, &of_one));
+    RIGHT(sw_acquire(other, SW_FOREVER, &of_other));
+    HOLDS(of_one.data != of_other.data);
+    HOLDS(sw_commit(other, &of_one, SW_NEXT, NULL) == SW_ERROR_FRAME);
+    HOLDS(sw_commit_buffer(one, of_other.index, SW_NEXT, NULL) == SW_ERROR_FRAME);
+    HOLDS(sw_discard(one, &of_other) == SW_ERROR_FRAME);
+    HOLDS(sw_discard_buffer(other, of_one.index) == SW_ERROR_FRAME);
+    RIGHT(sw_discard(one, &of_one));
+    RIGHT(sw_discard_buffer(other, of_other.index));
+    HOLDS(sw_discard(one, &of_one) == SW_ERROR_FRAME);
+}
+
+static void takes_little_memory(void) {
+    struct rusage used;
+    HOLDS(getrusage(RUSAGE_SELF, &used) == 0);
+    HOLDS(used.ru_maxrss < 1536 * 1024);
+}
 
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
@@ -54,6 +76,7 @@ int main(int argc, char **argv) {
     RIGHT(sw_dataset_acquisitions(dataset, named, configs, IMAGES, images));
     HOLDS(sw_dataset_acquisitions(dataset, named, configs, 1, images) == SW_ERROR_EXISTS);
 
+    buffers_belong_to_whom_they_were_lent(images[5], images[6]);
     for (int frame = 0; frame < FRAMES; frame++) {
         for (int at = 0; at < IMAGES; at++) {
             uint8_t pixels[BYTES];
@@ -76,6 +99,7 @@ int main(int argc, char **argv) {
     HOLDS(ended == SW_OK || ended == SW_TIMEOUT);
     if (ended == SW_TIMEOUT) RIGHT(sw_finish_all(images + 4, IMAGES - 4, SW_FOREVER));
     HOLDS(sw_finish(images[200], SW_FOREVER, NULL) == SW_ERROR_ENDED);
+    takes_little_memory();
     uint64_t frames = 0;
     for (int at = 0; at < IMAGES; at++) {
         RIGHT(sw_get_summary(images[at], &summary));
