@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{DimKind, OmeVersion};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{self, ATTRIBUTE};
 use crate::ome::grid::PixelGrid;
 use crate::ome::multiscales::{self, AxisEntry};
 
@@ -16,7 +16,7 @@ const OWN_OF_SCALE: [&str; 7] = ["key", "size", "chunk_sizes", "voxel_offset", "
 /// The attributes by which an array tells of the volume that it was: the document, where it says more than this crate's
 /// writer does, and the places of its voxels in OME-Zarr's words, where nobody has said them.
 pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
-    let is_own = info.get(ATTRIBUTE).is_some();
+    let is_own = provenance::own(info).is_some();
     if !is_own && !attributes.contains_key("ome") {
         attributes.insert("ome".to_owned(), ome(info));
     }

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::groups::own_attributes;
 use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
 use super::{groups, target};
@@ -13,7 +12,7 @@ use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume}
 use crate::format::codecs::Chain;
 use crate::format::layout::Layout;
 use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, voxel_offset};
-use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension};
+use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
 use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules};
 use crate::fs::document;
 use crate::offline::hierarchy;
@@ -140,9 +139,9 @@ impl Design {
 fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan: &Plan) -> Result<Vec<Document>> {
     let ImageAttributes { attributes, of_array, .. } = said;
     let (metadata, to) = (array.metadata(), config.dialect);
-    let (mut user, mut own) = split(attributes, metadata, to);
+    let (mut user, mut own) = split(said, metadata, to)?;
     let to_volume = rules(to).numbers_chunks;
-    if to_volume && metadata.layout.volume().is_some() && !attributes.contains_key(ATTRIBUTE) {
+    if to_volume && metadata.layout.volume().is_some() && !attributes.get(ATTRIBUTE).is_some_and(is_own) {
         // Its own document says it.
         own.as_object_mut().map(|own| own.shift_remove("ome"));
     }
@@ -173,11 +172,6 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
         documents.push(of_attributes);
     }
     documents.iter_mut().filter(|_| to_volume).for_each(|(_, info)| deliver(&mut carried, info));
-    if own.as_object().is_some_and(Map::is_empty) && !to_volume {
-        // Another writer's array does not become one of this crate's.
-        let places = documents.iter_mut().filter_map(|(_, document)| own_attributes(document));
-        places.for_each(|attributes| drop(attributes.shift_remove(ATTRIBUTE)));
-    }
     if to_volume {
         documents.iter().try_for_each(|(_, info)| refuse_beyond_json(info, to))?;
     }
@@ -185,20 +179,28 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
 }
 
 /// The user's attributes and the writer's, as they are to stand in the new documents.
-fn split(attributes: &Map<String, Value>, from: &Metadata, to: Dialect) -> (Map<String, Value>, Value) {
-    let mut user = attributes.clone();
+fn split(said: &ImageAttributes, from: &Metadata, to: Dialect) -> Result<(Map<String, Value>, Value)> {
+    let mut user = said.attributes.clone();
     if from.layout.names.is_some() {
         // Documents get them from the dimensions themselves.
         user.shift_remove(DIMENSION_NAMES);
     }
-    let mut own = user.shift_remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
-    if let (OmePlace::Aside, Some(own)) = (rules(to).ome, own.as_object_mut()) {
+    let is_there = user.get(ATTRIBUTE).is_some_and(is_own);
+    let mut own = is_there.then(|| user.shift_remove(ATTRIBUTE)).flatten().unwrap_or_else(|| json!({}));
+    if let (OmePlace::Aside, Some(own)) = (rules(to).ome, own.as_object_mut().filter(|_| !said.is_ome_of_array)) {
         groups::put_ome_aside(&mut user, own);
+    }
+    if own != json!({}) && user.contains_key(ATTRIBUTE) {
+        let reason = format!(
+            "has no other place for OME-Zarr's metadata than the attribute {ATTRIBUTE:?}, which is taken by another \
+             one of that name; rename that, or choose zarr3"
+        );
+        return Err(Error::config("dialect", to, reason));
     }
     if let Some(mut own) = ProvenanceMut::of_attribute(&mut own) {
         own.forget_layout(rules(from.layout.dialect), rules(to));
     }
-    (user, own)
+    Ok((user, own))
 }
 
 /// The dimensions: sizes as asked for or as they are, meanings and scales from OME-Zarr's metadata where there are

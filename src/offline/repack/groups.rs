@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::config::OmeVersion;
 use crate::error::{Error, Refusal, Result};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::{ngff, zarr3};
 use crate::fs::look;
 use crate::offline::hierarchy::below;
@@ -16,7 +16,7 @@ use crate::ome::multiscales::{self, Dataset, Multiscale};
 use crate::ome::versions;
 
 /// The attribute of OME-Zarr.
-pub(super) const OME: &str = "ome";
+pub(super) use crate::format::provenance::OME;
 
 /// A group.
 #[derive(Debug)]
@@ -49,11 +49,14 @@ impl RepackedGroup {
     }
 }
 
-/// The object in a document that has the writer's attributes in it, if there is one.
-pub(super) fn own_attributes(document: &mut Value) -> Option<&mut Map<String, Value>> {
-    let pointer = if document.pointer(&format!("/{ATTRIBUTE}")).is_some() { "" } else { "/attributes" };
-    let attributes = document.pointer_mut(pointer)?.as_object_mut()?;
-    attributes.contains_key(ATTRIBUTE).then_some(attributes)
+/// Takes the writer's attribute away where nothing is left in it: another writer's array does not become one of this
+/// crate's.
+pub(super) fn drop_empty_own(document: &mut Value) {
+    for pointer in ["", "/attributes"] {
+        let attributes = document.pointer_mut(pointer).and_then(Value::as_object_mut);
+        let attributes = attributes.filter(|attributes| attributes.get(ATTRIBUTE) == Some(&json!({})));
+        attributes.map(|attributes| attributes.shift_remove(ATTRIBUTE));
+    }
 }
 
 /// The note of a group of which nothing is in the result.
@@ -111,7 +114,8 @@ pub(super) fn read_0_4(node: &Node, attributes: &mut Map<String, Value>) -> Resu
 
 /// Brings back what [`put_ome_aside`] has put aside.
 pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
-    let Some(own) = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut) else { return };
+    let own = attributes.get_mut(ATTRIBUTE).filter(|own| is_own(own));
+    let Some(own) = own.and_then(Value::as_object_mut) else { return };
     let Some(ome) = own.shift_remove(OME) else { return };
     if own.is_empty() {
         // Of another writer's image, nothing else was said.
@@ -122,5 +126,5 @@ pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
 
 /// Whether [`put_ome_aside`] has put something aside.
 pub(super) fn has_ome_aside(attributes: &Value) -> bool {
-    attributes.get(ATTRIBUTE).and_then(|own| own.get(OME)).is_some()
+    provenance::own(attributes).is_some_and(|own| own.get(OME).is_some())
 }

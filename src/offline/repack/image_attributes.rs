@@ -7,7 +7,7 @@ use super::nodes::groups_above;
 use crate::config::{Dialect, OmeVersion};
 use crate::error::Result;
 use crate::format::precomputed::{self, carried};
-use crate::format::provenance::{self, ATTRIBUTE};
+use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::rules;
 use crate::fs::document;
 use crate::offline::array::Array;
@@ -21,6 +21,8 @@ pub(super) struct ImageAttributes {
     pub(super) attributes: Map<String, Value>,
     /// The array's own, where the new format has a place for them.
     pub(super) of_array: Map<String, Value>,
+    /// The attribute `ome` is one that the array had itself, and no group's.
+    pub(super) is_ome_of_array: bool,
     /// Of what is left out, as sentences.
     pub(super) notes: Vec<String>,
 }
@@ -33,13 +35,16 @@ impl ImageAttributes {
         let mut groups: Vec<&Node> = groups_above(nodes, name).collect();
         let nearest = groups.pop();
         let mut all = Self::default();
-        let mut ome = None;
+        let (mut ome, mut ome_of_array) = (None, None);
         let by_nearness = array.into_iter().chain(nearest).chain(groups.into_iter().rev());
         for (at, node) in by_nearness.enumerate() {
             let mut said = node.document()?.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
             if node.array().is_some_and(speaks_for_itself) && rules(to).array_attributes {
                 all.of_array = said;
                 continue;
+            }
+            if node.array().is_some() {
+                ome_of_array = said.shift_remove(OME);
             }
             if rules(to).ome_versions.contains(&OmeVersion::V0_4) {
                 // Of older versions, nothing need be converted.
@@ -51,18 +56,23 @@ impl ImageAttributes {
             let is_far = at >= usize::from(array.is_some()) + usize::from(nearest.is_some());
             if array.is_some_and(|array| at > 0 && is_level(array)) {
                 // It is about level 0.
-                said.shift_remove(ATTRIBUTE);
+                forget_own(&mut said);
             }
             if let Some(of_node) = said.shift_remove(OME) {
                 all.choose_ome(&mut ome, of_node, node, name, is_far);
             }
             if is_far {
                 // It is about the datasets there.
-                said.shift_remove(ATTRIBUTE);
+                forget_own(&mut said);
             }
             all.merge(said, node, !is_far);
         }
-        if let Some((ome, _)) = ome {
+        all.is_ome_of_array = ome.is_none() && ome_of_array.is_some();
+        if let (Some(_), Some(_), Some(array)) = (&ome, &ome_of_array, array) {
+            let of = called(array);
+            all.notes.push(format!("the attribute {OME:?} of {of} is left out: that of a group around it is kept"));
+        }
+        if let Some(ome) = ome.map(|(ome, _)| ome).or(ome_of_array) {
             all.attributes.insert(OME.to_owned(), ome);
         }
         if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
@@ -118,7 +128,14 @@ impl ImageAttributes {
 /// Whether an array has attributes that are about nothing else: those of this crate's writer, and a volume's, are about
 /// the image.
 fn speaks_for_itself(array: &Array) -> bool {
-    rules(array.layout().dialect).array_attributes && array.attributes().get(ATTRIBUTE).is_none()
+    rules(array.layout().dialect).array_attributes && provenance::own(array.attributes()).is_none()
+}
+
+/// Takes away what this crate's writer says.
+fn forget_own(attributes: &mut Map<String, Value>) {
+    if attributes.get(ATTRIBUTE).is_some_and(is_own) {
+        attributes.shift_remove(ATTRIBUTE);
+    }
 }
 
 /// Whether a node is a level of a pyramid that this crate's writer made beside level 0.
