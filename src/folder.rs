@@ -267,12 +267,16 @@ fn named(error: Error, path: &Path) -> Error {
     }
 }
 
-/// Whether a folder holds a document that says that it is a dataset, or what a writer left that was killed before it
-/// wrote one.
+/// Whether a folder is a dataset, or what a writer left that was killed before it wrote the first document.
 fn is_dataset(path: &Path) -> bool {
+    has_document(path) || is_begun(path)
+}
+
+/// Whether a folder holds a document that says that it is a dataset. Other things have such names, too.
+pub(crate) fn has_document(path: &Path) -> bool {
     let is_said_by =
         |name: &&str| document(&path.join(name)).is_some_and(|document| format::is_of_dataset(name, &document));
-    format::OF_DATASETS.iter().any(is_said_by) || is_begun(path)
+    format::OF_DATASETS.iter().any(is_said_by)
 }
 
 fn document(path: &Path) -> Option<Value> {

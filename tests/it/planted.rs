@@ -123,8 +123,13 @@ fn a_manifest_names_files_of_datasets_near_it_alone() {
     let secret = sent.thesis().join("chapter.tex");
     fs::write(array.join("own.bin"), "0123456789").unwrap();
     fs::create_dir_all(sent.folder.path().join("sent/other.zarr")).unwrap();
-    fs::write(sent.folder.path().join("sent/other.zarr/zarr.json"), "{}").unwrap();
+    let group = json!({"zarr_format": 3, "node_type": "group"}).to_string();
+    fs::write(sent.folder.path().join("sent/other.zarr/zarr.json"), group).unwrap();
     fs::write(sent.folder.path().join("sent/other.zarr/data"), "9876543210").unwrap();
+    // Other things have such names, too.
+    fs::create_dir_all(sent.folder.path().join("sent/private")).unwrap();
+    fs::write(sent.folder.path().join("sent/private/info"), "about this folder").unwrap();
+    fs::write(sent.folder.path().join("sent/private/data"), "9876543210").unwrap();
     symlink(&secret, array.join("link")).unwrap();
     for (path, pixels) in [
         ("own.bin".to_owned(), Some("0123456789")),
@@ -133,6 +138,7 @@ fn a_manifest_names_files_of_datasets_near_it_alone() {
         (secret.display().to_string(), None),
         ("../../thesis/chapter.tex".to_owned(), None),
         ("link".to_owned(), None),
+        ("../private/data".to_owned(), None),
         ("/etc/hostname".to_owned(), None),
     ] {
         fs::write(array.join("zarr.json"), document(&path).to_string()).unwrap();

@@ -11,20 +11,21 @@
 //! this machine, so files count only where they stand in its own dataset, or in one beside that; see
 //! [`follow_manifests_anywhere`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::error::{Error, Refusal, Result};
-use crate::format::OF_DATASETS;
+use crate::folder::has_document;
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::format::manifest::ChunkReference;
-use crate::fs::{document, look};
+use crate::fs::document;
 use crate::geometry::{linear, position};
 use crate::offline::array::shard_file::ShardFile;
 
@@ -51,6 +52,8 @@ pub(crate) struct ChunkManifest {
     paths: Vec<String>,
     /// By the chunk's number in C order of the array's grid of chunks.
     chunks: Vec<(u64, Reference)>,
+    /// Folders whose files may be read, as far as that was found out: it takes reading documents.
+    near: Mutex<HashSet<PathBuf>>,
 }
 
 impl fmt::Debug for ChunkManifest {
@@ -118,7 +121,7 @@ impl ChunkManifest {
             let position = position(pair[0].0, &grid);
             return Err(Error::format(folder, format!("the manifest names chunk {position:?} twice")));
         }
-        Ok(Self { folder: folder.to_path_buf(), origin, paths, chunks })
+        Ok(Self { folder: folder.to_path_buf(), origin, paths, chunks, near: Mutex::default() })
     }
 
     /// The manifest's path as the array's document has it, or `inlined`.
@@ -159,11 +162,17 @@ impl ChunkManifest {
     pub(crate) fn check_near(&self, path: &str, local: &Path) -> Result<()> {
         // What is not there is told by whoever looks for it.
         let (Ok(folder), Ok(file)) = (self.folder.canonicalize(), local.canonicalize()) else { return Ok(()) };
-        let root = folder.ancestors().take_while(|above| is_dataset(above)).last().unwrap_or(&folder);
+        let of_file = file.parent().unwrap_or(&file);
+        let mut near = self.near.lock().unwrap_or_else(PoisonError::into_inner);
+        if ANYWHERE.load(Relaxed) || near.contains(of_file) {
+            return Ok(());
+        }
+        let root = folder.ancestors().take_while(|above| has_document(above)).last().unwrap_or(&folder);
         let beside =
             root.parent().and_then(|around| Some(around.join(file.strip_prefix(around).ok()?.components().next()?)));
-        let beside = beside.filter(|beside| beside.is_dir() && is_dataset(beside));
-        if ANYWHERE.load(Relaxed) || file.starts_with(root) || beside.is_some() {
+        let beside = beside.filter(|beside| beside.is_dir() && has_document(beside));
+        if file.starts_with(root) || beside.is_some() {
+            near.insert(of_file.to_path_buf());
             return Ok(());
         }
         let reason = format!(
@@ -203,10 +212,6 @@ impl ChunkManifest {
         };
         Ok(Some((file.with_part(range), range)))
     }
-}
-
-fn is_dataset(folder: &Path) -> bool {
-    OF_DATASETS.iter().any(|name| look::is_file(&folder.join(name)))
 }
 
 /// A document must not lead out of its dataset: the manifest itself stands in or below the array's folder.
