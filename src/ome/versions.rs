@@ -54,7 +54,7 @@ pub(crate) fn convert(ome: &mut Value, to: OmeVersion) -> Vec<&'static str> {
     ome["version"] = json!(to);
     for image in ome.get_mut("multiscales").and_then(Value::as_array_mut).into_iter().flatten() {
         match to {
-            OmeVersion::V0_6 => to_0_6(image),
+            OmeVersion::V0_6 => lost.extend(to_0_6(image)),
             _ => lost.extend(to_0_5(image)),
         }
     }
@@ -64,6 +64,18 @@ pub(crate) fn convert(ome: &mut Value, to: OmeVersion) -> Vec<&'static str> {
         lost.push("a scene");
     }
     lost
+}
+
+/// What of an image's places stands in an array rather than among the metadata: the kind of transformation and the
+/// array's path.
+pub(crate) fn by_path(ome: &Value) -> Option<(&str, &str)> {
+    let images = ome.get("multiscales")?.as_array()?.iter();
+    let parts = images.flat_map(|image| image["datasets"].as_array().into_iter().flatten().chain([image]));
+    let mut steps = parts.flat_map(transformations);
+    steps.find_map(|step| {
+        let kind = step["type"].as_str().filter(|kind| step.get(*kind).is_none())?;
+        Some((kind, step["path"].as_str()?))
+    })
 }
 
 /// The version that a plate, a well and a label have of their own. 0.6 has none.
@@ -80,21 +92,22 @@ pub(crate) fn put_versions(ome: &mut Map<String, Value>, version: OmeVersion) {
     }
 }
 
-fn to_0_6(image: &mut Value) {
+fn to_0_6(image: &mut Value) -> Option<&'static str> {
     let axes = axes(image).to_vec();
     let all: Vec<Value> = transformations(image).cloned().collect();
-    let of_all = PixelGrid::read(&json!({"coordinateTransformations": all}), axes.len()).ok();
+    let of_all = PixelGrid::read(&json!({"coordinateTransformations": &all}), axes.len()).ok();
     for dataset in datasets(image) {
         let Ok(grid) = PixelGrid::read(dataset, axes.len()) else { continue };
         let grid = of_all.as_ref().map_or(grid.clone(), |all| grid.then(all));
         let path = dataset["path"].as_str().unwrap_or_default();
         *dataset = grid.dataset(path, Some(PHYSICAL));
     }
-    let Some(image) = image.as_object_mut() else { return };
+    let image = image.as_object_mut()?;
     image.shift_remove("axes");
     image.shift_remove("coordinateTransformations");
     let systems = json!([{"name": PHYSICAL, "axes": axes}]);
     image.shift_insert(usize::from(image.contains_key("name")), "coordinateSystems".to_owned(), systems);
+    (!all.is_empty() && of_all.is_none()).then_some("what places all levels of an image")
 }
 
 fn to_0_5(image: &mut Value) -> Option<&'static str> {
