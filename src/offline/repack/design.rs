@@ -17,8 +17,8 @@ use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePla
 use crate::fs::document;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
-use crate::ome::grid::transformations;
-use crate::ome::{self, versions};
+use crate::ome;
+use crate::ome::multiscales::{self, Multiscale, first_path};
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
@@ -149,7 +149,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     let is_said = to_volume && user.get(CARRIED).is_some_and(is_carried);
     let mut carried = Map::from_iter(is_said.then(|| user.shift_remove_entry(CARRIED)).flatten());
     let said = if rules(to).ome == OmePlace::Documents { user.shift_remove("ome") } else { None };
-    let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
+    let said = said.filter(|ome| first_path(ome) == Some("0"));
     // Of axes whose names are guessed, nothing is said.
     let is_named = |names: &[String]| groups::is_complete(names, config.dims.len());
     let is_image =
@@ -248,7 +248,7 @@ impl Names {
     /// As the array says them, or else as OME-Zarr's axes do.
     fn of(layout: &Layout, attributes: &Map<String, Value>) -> Self {
         let count = layout.shape.len();
-        let image = attributes.get("ome").and_then(|ome| ome.pointer("/multiscales/0"));
+        let image = first_image(attributes);
         let own = layout.names.clone().filter(|names| groups::is_complete(names, count));
         let said = own.or_else(|| groups::axes_names(image?, count));
         Self { guessed: said.is_none(), names: said.unwrap_or_else(|| usual_names(count)) }
@@ -275,24 +275,18 @@ fn kind_of(name: &str) -> DimKind {
 
 /// Takes over what OME-Zarr says of the axes.
 fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
-    let Some(image) = attributes.get("ome").and_then(|ome| ome.pointer("/multiscales/0")) else { return };
-    let axes = versions::axes(image);
-    if axes.len() != dims.len() {
-        return;
-    }
-    let steps = image.pointer("/datasets/0").into_iter().flat_map(transformations);
-    let scale = steps.into_iter().find_map(|step| step.get("scale")?.as_array());
-    for (at, (dim, axis)) in dims.iter_mut().zip(axes).enumerate() {
-        dim.kind = match axis.get("type").and_then(Value::as_str) {
-            Some("time") => DimKind::Time,
-            Some("channel") => DimKind::Channel,
-            Some("space") => DimKind::Space,
-            _ => dim.kind,
-        };
-        dim.unit = axis.get("unit").and_then(Value::as_str).map(str::to_owned);
-        let scale = scale.and_then(|scale| scale.get(at)?.as_f64());
+    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == dims.len()) else { return };
+    let grid = image.levels().next().map(|level| level.known_grid(dims.len()));
+    for (at, (dim, axis)) in dims.iter_mut().zip(image.axes()).enumerate() {
+        dim.kind = axis.kind.unwrap_or(dim.kind);
+        dim.unit = axis.unit.map(str::to_owned);
+        let scale = grid.as_ref().map(|grid| grid.scale[at]);
         dim.scale = scale.filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
     }
+}
+
+fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
+    multiscales::images(attributes.get("ome")?).next()
 }
 
 /// Where the voxels of an array stood that was a volume. An array of a volume has z, y and x last, or y and x alone.

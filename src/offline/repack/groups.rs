@@ -12,7 +12,8 @@ use crate::format::{ngff, zarr3};
 use crate::fs::look;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::ome::versions::{self, axes};
+use crate::ome::multiscales::{self, Dataset, Multiscale};
+use crate::ome::versions;
 
 /// The attribute of OME-Zarr.
 pub(super) use crate::format::provenance::OME;
@@ -40,7 +41,7 @@ impl RepackedGroup {
         let group = &self.name;
         let Some(ome) = self.document.get_mut("attributes").and_then(|said| said.get_mut(OME)) else { return Ok(None) };
         let is_other = versions::version(ome).is_some_and(|from| from != version);
-        if let Some((kind, path)) = versions::by_path(ome).filter(|_| is_other && version == OmeVersion::V0_6) {
+        if let Some((kind, path)) = multiscales::by_path(ome).filter(|_| is_other && version == OmeVersion::V0_6) {
             let reason = format!(
                 "the {kind} of an image of the group {group:?} stands in the array {path:?}, and 0.6 is only made of \
                  numbers among the metadata; write these there, or leave the version as it is"
@@ -84,21 +85,16 @@ pub(super) fn axes_of<'a>(
     group: impl Fn(&str) -> Option<&'a RepackedGroup>,
 ) -> Option<Vec<String>> {
     Path::new(array).ancestors().skip(1).filter_map(Path::to_str).find_map(|above| {
-        let names_array = |dataset: &Value| {
-            let path = dataset.get("path").and_then(Value::as_str);
-            path.is_some_and(|path| below(above, path.trim_matches('/')) == array)
-        };
-        let images = group(above)?.document.pointer("/attributes/ome/multiscales")?.as_array()?;
-        let is_of_array =
-            |image: &&Value| image["datasets"].as_array().is_some_and(|datasets| datasets.iter().any(names_array));
-        axes_names(images.iter().find(is_of_array)?, dimensions)
+        let is_array = |path: &str| below(above, path.trim_matches('/')) == array;
+        let is_of_array = |image: &Multiscale<'_>| image.levels().filter_map(Dataset::path).any(is_array);
+        let image = multiscales::images(&group(above)?.document["attributes"]["ome"]).find(is_of_array)?;
+        axes_names(image, dimensions)
     })
 }
 
 /// What the axes of an image of OME-Zarr are called, if that fits an array of so many dimensions.
-pub(super) fn axes_names(image: &Value, dimensions: usize) -> Option<Vec<String>> {
-    let axes = axes(image).iter();
-    let names: Vec<String> = axes.map(|axis| axis.get("name")?.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+pub(super) fn axes_names(image: Multiscale<'_>, dimensions: usize) -> Option<Vec<String>> {
+    let names: Vec<String> = image.axes().map(|axis| axis.name.map(str::to_owned)).collect::<Option<_>>()?;
     is_complete(&names, dimensions).then_some(names)
 }
 

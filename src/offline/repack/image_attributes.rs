@@ -1,6 +1,6 @@
 //! What is said of an image that becomes a whole dataset: by its array, and by the groups around it.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::groups::{self, OME};
 use super::nodes::groups_above;
@@ -13,6 +13,7 @@ use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::ome::multiscales;
 
 /// What is said of the image, what is said of its array alone, and what can't be among them.
 #[derive(Debug, Default)]
@@ -153,23 +154,7 @@ fn called(node: &Node) -> String {
 /// Lets the OME-Zarr metadata of a group speak of nothing but the array, which will be called `0`. Returns whether they
 /// speak of it at all; otherwise nothing changes.
 fn reduce(ome: &mut Value, group: &str, array: &str) -> bool {
-    let is_array = |dataset: &Value| {
-        dataset.get("path").and_then(Value::as_str).is_some_and(|path| below(group, path.trim_matches('/')) == array)
-    };
-    let datasets = |image: &Value| image.get("datasets").and_then(Value::as_array).cloned().unwrap_or_default();
-    let Some(images) = ome.get_mut("multiscales").and_then(Value::as_array_mut) else { return false };
-    let about = |image: &Value| datasets(image).into_iter().find(is_array);
-    if !images.iter().any(|image| about(image).is_some()) {
-        return false;
-    }
-    images.retain(|image| about(image).is_some());
-    for image in images {
-        if let Some(mut dataset) = about(image) {
-            dataset["path"] = json!("0");
-            image["datasets"] = json!([dataset]);
-        }
-    }
-    true
+    multiscales::reduce_to_level(ome, |path| below(group, path.trim_matches('/')) == array)
 }
 
 /// Carries along what the document of a volume says, of its scales only what belongs to those in the result.
