@@ -52,7 +52,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::error::{Error, Result};
 use crate::format;
@@ -60,6 +60,7 @@ use crate::format::index::Range;
 use crate::fs::{Lock, document, links, look};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
+use crate::sync::Unpoisoned;
 use disk::{Disk, Local};
 use list::Lister;
 pub use list::Listing;
@@ -213,13 +214,13 @@ impl Store {
     }
 
     fn views(&self) -> Arc<ArrayViews> {
-        self.views.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.views.read().unpoisoned().clone()
     }
 
     /// Documents say which arrays have shards.
     fn reload(&self) -> Result<()> {
         let views = Arc::new(ArrayViews::find(&self.root)?);
-        *self.views.write().unwrap_or_else(PoisonError::into_inner) = views;
+        *self.views.write().unpoisoned() = views;
         Ok(())
     }
 
