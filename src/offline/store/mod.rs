@@ -321,8 +321,8 @@ impl Store {
             (KeyTarget::Document(_), None) => return Ok(Shown::Nothing),
             (KeyTarget::Document(view), Some(document)) => format::without_shards(view.layout.dialect, &document),
             // What a group has consolidated describes arrays with shards; without it, readers look at the arrays.
-            (_, Some(mut document)) if document["consolidated_metadata"].is_object() => {
-                document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
+            (_, Some(mut document)) if format::consolidated::of(&document).is_some() => {
+                format::consolidated::take(&mut document);
                 document
             }
             _ => return Ok(self.file(key)?.map_or(Shown::Nothing, Shown::File)),
