@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex as StdMutex, MutexGuard};
 
+#[cfg(feature = "offline")]
 use super::cell::ShardCell;
 use super::cell::{ParkedBlock, ShardBlock};
 #[cfg(feature = "offline")]
 use crate::shard::{ParkedChunks, ParkedShard};
-#[cfg(feature = "offline")]
 use crate::sync::Unpoisoned;
 
 /// What became of a block that was given up.

@@ -49,8 +49,6 @@ mod view;
 mod zarrs;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -332,11 +330,7 @@ impl Store {
 
     fn file(&self, key: &str) -> Result<Option<ShardFile>> {
         let path = self.root.join(key);
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => Ok(None),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            _ => ShardFile::open(path),
-        }
+        if look::is_folder(&path) { Ok(None) } else { ShardFile::open(path) }
     }
 
     /// All keys, in order.
