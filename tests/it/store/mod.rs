@@ -315,27 +315,6 @@ fn apply(store: &Store, model: &mut BTreeMap<String, Vec<u8>>, keys: &[String], 
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-/// What stands where a shard would and is none is told, rather than read as chunks that nobody wrote.
-#[test]
-fn what_is_no_file_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = acquired(folder.path(), &config(Dialect::Zarr3, Placement::Fixed, IndexLocation::End));
-    let store = Store::open(&path).unwrap();
-    let shard = path.join("0/c/0/0/0");
-    fs::remove_file(&shard).unwrap();
-    let link = |shard: &Path| std::os::unix::fs::symlink("elsewhere", shard).unwrap();
-    let pipe = |shard: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, shard, rustix::fs::Mode::RWXU).unwrap();
-    for (made, words) in [(&link as &dyn Fn(&Path), "is a link to something that is not here"), (&pipe, "is not a regular file")] {
-        made(&shard);
-        let told = [store.list().map(drop), store.list_prefix("0/c/").map(drop), store.get("0/c/0/0/0").map(drop)];
-        for told in told {
-            let error = told.unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
-        }
-        fs::remove_file(&shard).unwrap();
-    }
-}
-
     #[test]
     fn a_store_is_a_map(number in 0..OWN + FOREIGN, operations in prop::collection::vec(operation(), 1..12)) {
         let folder = tempfile::tempdir().unwrap();
@@ -431,5 +410,28 @@ fn paint(pixels: &mut [u8], at: usize, value: u8) {
     let (t, y, x) = (at / 4, at % 4 / 2 * 4, at % 2 * 4);
     for row in 0..4 {
         pixels[t * 64 + (y + row) * 8 + x..][..4].fill(value);
+    }
+}
+
+/// What stands where a shard would and is none is told, rather than read as chunks that nobody wrote.
+#[test]
+fn what_is_no_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = acquired(folder.path(), &config(Dialect::Zarr3, Placement::Fixed, IndexLocation::End));
+    let store = Store::open(&path).unwrap();
+    let shard = path.join("0/c/0/0/0");
+    fs::remove_file(&shard).unwrap();
+    let link = |shard: &Path| std::os::unix::fs::symlink("elsewhere", shard).unwrap();
+    let pipe = |shard: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, shard, rustix::fs::Mode::RWXU).unwrap();
+    for (made, words) in
+        [(&link as &dyn Fn(&Path), "is a link to something that is not here"), (&pipe, "is not a regular file")]
+    {
+        made(&shard);
+        let told = [store.list().map(drop), store.list_prefix("0/c/").map(drop), store.get("0/c/0/0/0").map(drop)];
+        for told in told {
+            let error = told.unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        fs::remove_file(&shard).unwrap();
     }
 }
