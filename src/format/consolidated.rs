@@ -1,5 +1,5 @@
-//! Consolidated metadata, in both directions: what one document says of all nodes below its group. Zarr v3 has it in the
-//! group's own document, Zarr v2 in one of its own.
+//! Consolidated metadata, in both directions: what one document says of all nodes below its group. Zarr v3 has it in
+//! the group's own document, Zarr v2 in one of its own.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 use std::path::Path;
