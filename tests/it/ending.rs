@@ -33,7 +33,7 @@ fn what_an_error_says_none_of_its_sources_says_again() {
     let commit = || acquisition.acquire().unwrap().try_commit(Some(0), Record::default());
     commit().unwrap();
     said_once(&*commit().unwrap_err());
-    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::rename(&path, folder.path().join("moved.zarr")).unwrap();
     let unfinished = acquisition.finish().unwrap_err();
     assert!(matches!(unfinished.error, Error::Io { .. }), "{unfinished}");
     said_once(&unfinished);
