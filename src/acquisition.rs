@@ -13,7 +13,7 @@ mod watch;
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::aligned_memory::RingBuffers;
@@ -33,6 +33,7 @@ use crate::record::Record;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats};
 use crate::storage::Storage;
+use crate::sync::Unpoisoned;
 use levels::Levels;
 pub(crate) use planned::plan_with;
 use planned::{Planned, refuse_key, refuse_label, refuse_plate};
@@ -412,14 +413,14 @@ impl Acquisition {
     ///
     /// [`Error::ListenerSet`] if a call before has set one.
     pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
-        let mut listener = self.engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listener = self.engine.shard_closed.lock().unpoisoned();
         if listener.is_some() {
             return Err(Error::ListenerSet);
         }
         let call: Listener = Arc::new(Contained::new(Box::new(call)));
         *listener = Some(call.clone());
         for engine in self.levels.engines() {
-            *engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(call.clone());
+            *engine.shard_closed.lock().unpoisoned() = Some(call.clone());
         }
         Ok(())
     }

@@ -7,12 +7,13 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::error::{Error, Result};
 #[cfg(not(loom))]
 use crate::fs::memory;
 pub(crate) use crate::fs::memory::PAGE;
+use crate::sync::Unpoisoned;
 
 #[cfg(not(loom))]
 const HUGE_PAGE: usize = 2 << 20;
@@ -49,7 +50,7 @@ impl Claim {
     /// `Err`: where a buffer starts that another ring has a part of. `sorted`: where buffers of `bytes` start.
     fn new(sorted: &[usize], bytes: usize) -> Result<Self, usize> {
         let process = std::process::id();
-        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claimed = CLAIMED.lock().unpoisoned();
         for &start in sorted {
             // They don't overlap among each other, so the last that starts before the end decides.
             let before = claimed.range((process, 0)..(process, start + bytes)).next_back();
@@ -64,7 +65,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claimed = CLAIMED.lock().unpoisoned();
         for key in &self.0 {
             claimed.remove(key);
         }

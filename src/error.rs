@@ -1,7 +1,9 @@
 //! One error type for the whole crate.
 //!
-//! Every error carries its evidence: what was given, what would have been right, and where. Errors are cheap to
-//! clone, because the first error of a run is latched and handed to every later caller.
+//! Every error carries its evidence: what was given, what would have been right, and where. Its message says all of it,
+//! so that none has a [`source`](std::error::Error::source) that a printer of the chain would say again; what the
+//! system said is a field. (To `thiserror`, a field named `r#source` is no source.) Errors are cheap to clone, because
+//! the first error of a run is latched and handed to every later caller.
 
 use std::fmt;
 use std::io;
@@ -46,7 +48,7 @@ pub enum Error {
         /// On which file.
         path: PathBuf,
         /// What the system said.
-        source: Arc<io::Error>,
+        r#source: Arc<io::Error>,
     },
     /// No free frame buffer: the workers or the disk are slower than the camera.
     #[error(
@@ -234,7 +236,7 @@ pub enum RefusedNumber {
 #[derive(Debug, thiserror::Error)]
 #[error("{source}{more}")]
 struct WithMore {
-    source: Arc<std::io::Error>,
+    r#source: Arc<std::io::Error>,
     more: String,
 }
 

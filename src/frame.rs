@@ -235,7 +235,6 @@ pub struct Uncommitted {
     /// The frame.
     pub frame: FrameMut,
     /// Why not.
-    #[source]
     pub error: Error,
 }
 

@@ -1,7 +1,7 @@
 //! Several images in one dataset.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::planned::{refuse_key, refuse_label, refuse_plate};
 use super::{Acquisition, Planned, choice, plan_with};
@@ -18,6 +18,7 @@ use crate::manifest::Manifest;
 use crate::ome;
 use crate::plan::{CodecPlan, Plan};
 use crate::storage::Storage;
+use crate::sync::Unpoisoned;
 
 /// Images that may be acquired at the same time in one dataset.
 const IMAGES_MAX: usize = 1 << 14;
@@ -315,7 +316,7 @@ impl SharedPool {
 
     /// The threads, started with the first image.
     pub(super) fn get(&self, path: &Path, config: &Config) -> Result<Arc<Pool>> {
-        let mut pool = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.started.lock().unpoisoned();
         if let Some(pool) = &*pool {
             return Ok(pool.clone());
         }
@@ -326,7 +327,7 @@ impl SharedPool {
 
     /// How many workers there are.
     pub(super) fn workers(&self) -> Option<usize> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|pool| pool.workers)
+        self.started.lock().unpoisoned().as_ref().map(|pool| pool.workers)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The end of a run: what waits goes to its shards, the threads end, and the documents say what came.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Acquisition;
@@ -12,6 +12,8 @@ use crate::engine::{Engine, losses, records};
 use crate::error::{Error, Result, caught, logged};
 use crate::format::provenance::Ending;
 use crate::stats::Summary;
+use crate::sync::Unpoisoned;
+use crate::words::count;
 
 /// A run whose shards are closed, on the way to its end.
 struct End {
@@ -30,7 +32,6 @@ pub struct Unfinished {
     /// What the run did all the same.
     pub summary: Box<Summary>,
     /// The first error.
-    #[source]
     pub error: Error,
 }
 
@@ -77,7 +78,7 @@ impl Acquisition {
     pub(super) fn end_elsewhere(&mut self) {
         let run = Arc::new(Mutex::new(Some(self.handed_on())));
         let handed_on = run.clone();
-        let take = |run: &Mutex<Option<Self>>| run.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = |run: &Mutex<Option<Self>>| run.lock().unpoisoned().take();
         let spawned = std::thread::Builder::new().name("sw-finish".into()).spawn(move || drop(take(&handed_on)));
         if let Err(error) = spawned {
             logged(
@@ -268,9 +269,9 @@ impl Acquisition {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
-        notes.extend(self.engine.effort_changes.lock().unwrap_or_else(PoisonError::into_inner).notes());
-        if let (times, Some(error)) = &*self.engine.listener_failures.lock().unwrap_or_else(PoisonError::into_inner) {
-            notes.push(format!("on_shard_closed panicked for {times} shards, at first with: {error}"));
+        notes.extend(self.engine.effort_changes.lock().unpoisoned().notes());
+        if let (times, Some(error)) = &*self.engine.listener_failures.lock().unpoisoned() {
+            notes.push(format!("on_shard_closed panicked for {}, at first with: {error}", count(*times, "shard")));
         }
         notes
     }

@@ -1,7 +1,7 @@
 //! How fast some cores together encode noise that lies in a camera's frames, and how small it becomes.
 
 use std::ops::Range;
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use super::{Effort, Encoder, TileSource};
 use crate::config::{Codec, Compressor};
 use crate::dtype::Dtype;
 use crate::error::Result;
+use crate::sync::Unpoisoned;
 
 const TILE_BYTES: usize = 256 << 10;
 const ROW_BYTES: usize = 1 << 10;
@@ -38,7 +39,7 @@ type Conditions = (Dtype, bool, usize);
 
 /// How each codec, with its effort, does with noise of pixels of this type, on so many cores at once.
 pub(crate) fn speeds(codecs: &[(Codec, Effort)], dtype: Dtype, cores: usize) -> Result<Vec<Speed>> {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock().unpoisoned();
     let mut frames = Vec::new();
     let mut speeds = Vec::new();
     for (codec, effort) in codecs {

@@ -12,7 +12,7 @@ use crate::archive_file::is_archive_name;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::format::zarr3::DOCUMENT;
-use crate::format::{rules, zarr3};
+use crate::format::{consolidated, rules, zarr3};
 use crate::fs::{absolute, json, make_file};
 
 /// Documents of older versions.
@@ -136,7 +136,7 @@ fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
         if document["zarr_format"] != 3 || document["node_type"] != "group" {
             return refuse("is no group of Zarr v3, so nothing can stand below it; choose another key");
         }
-        if document.get("consolidated_metadata").is_some_and(|consolidated| !consolidated.is_null()) {
+        if consolidated::of(&document).is_some() {
             return refuse(
                 "has consolidated metadata, so its readers would not see what comes below it; take these out first, \
                  and consolidate again when the run has finished",

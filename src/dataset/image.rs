@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 #[cfg(feature = "offline")]
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value, json};
 
@@ -25,6 +25,7 @@ use crate::record::NO_FRAME;
 use crate::record::RecordColumn;
 use crate::shard::{Shard, ShardPosition};
 use crate::storage::Storage;
+use crate::sync::Unpoisoned;
 
 /// The name of level 0.
 const FINEST: &str = "0";
@@ -195,7 +196,7 @@ impl ImageWriter {
         }
         let records = plan.record.fields.iter().map(|field| format!("records/{}/zarr.json", field.name));
         let (user, own) = (Map::new(), Value::from(Map::new()));
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock().unpoisoned();
         let image = self.described(plan, &state, &user, &own);
         let documents = [image.of_shape(), image.of_attributes()].into_iter().chain(image.entry()).map(|(key, _)| key);
         let levels = plan.levels.iter().map(|level| format!("{}/zarr.json", level.path));
@@ -209,7 +210,7 @@ impl ImageWriter {
         self.put(to, "records/zarr.json", &zarr3::group(json!({})))?;
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0), to)?;
         let (user, own) = (Map::new(), self.own(plan, None));
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock().unpoisoned();
         let image = self.described(plan, &state, &user, &own);
         image.entry().iter().try_for_each(|document| self.put_document(to, document))?;
         // Before the document that names them.
@@ -269,7 +270,7 @@ impl ImageWriter {
     pub(crate) fn create_shard(&self, plan: &Arc<Plan>, place: ShardPosition, key: String) -> Result<Shard> {
         let shard = Shard::create(self.storage.clone(), key.clone(), place, plan.clone())?;
         if plan.shard.keep_empty {
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).created.insert(key);
+            self.state.lock().unpoisoned().created.insert(key);
         }
         Ok(shard)
     }
@@ -288,7 +289,7 @@ impl ImageWriter {
         if !plan.shard.keep_empty {
             return Ok(());
         }
-        let shape = self.state.lock().unwrap_or_else(PoisonError::into_inner).shape.clone();
+        let shape = self.state.lock().unpoisoned().shape.clone();
         let grid = grid(&shape, &plan.array.layout.file_shape);
         let (outer, frame) = grid.split_at(plan.order.outer_dims());
         for cell in 0..outer.iter().product() {
@@ -297,13 +298,13 @@ impl ImageWriter {
             for across in 0..frame.iter().product::<u64>() as usize {
                 place.across = across;
                 let key = self.shard_key(plan, &place);
-                let exists = self.state.lock().unwrap_or_else(PoisonError::into_inner).created.remove(&key);
+                let exists = self.state.lock().unpoisoned().created.remove(&key);
                 if !exists {
                     Shard::create(self.storage.clone(), key, place, plan.clone())?.close()?;
                 }
             }
         }
-        let beyond = std::mem::take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).created);
+        let beyond = std::mem::take(&mut self.state.lock().unpoisoned().created);
         let remove = |key: &String| self.storage.remove(key).map_err(|e| Error::io("remove empty shard", key, e));
         beyond.iter().try_for_each(remove)
     }
@@ -317,7 +318,7 @@ impl ImageWriter {
             };
             return Err(Error::config("attribute", format_args!("{key:?}"), reason));
         }
-        let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attributes = self.attributes.lock().unpoisoned();
         attributes.values.insert(key.to_owned(), value);
         attributes.changed = true;
         Ok(())
@@ -334,7 +335,7 @@ impl ImageWriter {
 
     /// The user's attributes as they are now, and whether they changed since they were taken last.
     fn take_attributes(&self) -> (Map<String, Value>, bool) {
-        let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attributes = self.attributes.lock().unpoisoned();
         let changed = std::mem::take(&mut attributes.changed);
         (attributes.values.clone(), changed)
     }
@@ -374,7 +375,7 @@ impl ImageWriter {
     }
 
     fn write_progress(&self, plan: &Plan, frames: u64, last: bool, to: &mut Documents) -> Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unpoisoned();
         if let Some(path) = &self.level {
             let Some(extent) = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]) else {
                 return Ok(());
@@ -418,7 +419,7 @@ impl ImageWriter {
         // What is missing is told all the same.
         let completed = self.complete_shards(plan);
         let ending = &Ending { error: ending.error.or(completed.as_ref().err()), ..*ending };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unpoisoned();
         self.take_windows(plan, &mut state);
         let own = self.own(plan, Some((frames, ending)));
         let (user, _) = self.take_attributes();
@@ -432,7 +433,7 @@ impl ImageWriter {
 
     /// The array's shape, as the documents say it.
     pub(crate) fn shape(&self) -> Vec<u64> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).shape.clone()
+        self.state.lock().unpoisoned().shape.clone()
     }
 
     /// What the writer says about its work.

@@ -22,7 +22,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use around::{Around, Made};
 use collection::Collection;
@@ -37,6 +37,7 @@ use crate::fs::{lost_pages, system};
 use crate::plan::Plan;
 use crate::storage::trial::{self, Expected};
 use crate::storage::{ArchiveView, Directory, DiskReserve, Storage, StorageSpeed};
+use crate::sync::Unpoisoned;
 
 /// What all images of a dataset share. It lives as long as the last of them.
 #[derive(Debug)]
@@ -208,7 +209,7 @@ impl Root {
     }
 
     fn collection(&self) -> Option<MutexGuard<'_, Collection>> {
-        self.collection.as_ref().map(|collection| collection.lock().unwrap_or_else(PoisonError::into_inner))
+        self.collection.as_ref().map(|collection| collection.lock().unpoisoned())
     }
 
     /// The wells that images are in from now on.

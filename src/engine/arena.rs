@@ -5,14 +5,14 @@
 //! compress, which keeps a device busy with long writes.
 
 use std::ops::{Deref, Range};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::aligned_memory::{AlignedMemory, PAGE};
 use crate::plan::Plan;
 use crate::shard::BATCH_MAX;
 use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, Unpoisoned};
 
 // To spare beside the slots that workers fill. Small ones: so many; who has less memory for frames has less for these,
 // too.
@@ -148,7 +148,7 @@ impl Spans {
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock().unpoisoned()
     }
 
     /// A place for a slot. The first that there is: caches may still hold it.
@@ -161,7 +161,7 @@ impl Spans {
                 return place;
             }
             used.is_waited_for = true;
-            used = self.came_back.wait(used).unwrap_or_else(PoisonError::into_inner);
+            used = self.came_back.wait(used).unpoisoned();
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex};
 
 use super::open_files::Permit;
 use crate::error::{Error, Result};
 use crate::shard::{ParkedShard, Shard};
+use crate::sync::Unpoisoned;
 
 /// The shards that cover the same frames: one, or several side by side.
 #[derive(Debug)]
@@ -154,12 +155,12 @@ impl ShardCell {
 
     /// Whether all chunks of a layer are in their slots, of which those that are `done` are known to be.
     fn is_in_place(&self, layer: usize, done: bool) -> bool {
-        done && !self.layers_failed.lock().unwrap_or_else(PoisonError::into_inner).contains(&layer)
+        done && !self.layers_failed.lock().unpoisoned().contains(&layer)
     }
 
     /// A checkpoint named the layers that are `done`, and provisional chunks. Returns how many frames are in these.
     pub(super) fn name_provisional(&self, done: &[bool]) -> u64 {
-        let mut layers = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layers = self.provisional.lock().unpoisoned();
         layers.retain(|&layer, _| !self.is_in_place(layer, done[layer]));
         layers.values_mut().for_each(|layer| layer.named.clone_from(&layer.numbers));
         layers.values().map(|layer| layer.numbers.len() as u64).sum()
@@ -168,7 +169,7 @@ impl ShardCell {
     /// The frames that only provisional chunks hold once the last index is written, or, if it can't be, that the one
     /// before names, whatever is in the slots.
     pub(super) fn kept_provisional(&self, is_closed: bool) -> Vec<u64> {
-        let mut layers = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layers = self.provisional.lock().unpoisoned();
         if is_closed {
             layers.retain(|&layer, _| !self.is_in_place(layer, self.layers_done[layer].load(Acquire)));
         }
@@ -196,14 +197,14 @@ impl LiveCells {
 
     /// Counts `cells` more, if so many may exist.
     pub(super) fn add(&self, cells: u64) -> bool {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = self.count.lock().unpoisoned();
         let is_allowed = *count == 0 || *count + cells <= self.max;
         *count += if is_allowed { cells } else { 0 };
         is_allowed
     }
 
     pub(super) fn remove(&self, cells: u64) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = self.count.lock().unpoisoned();
         *count = count.saturating_sub(cells);
     }
 }
@@ -214,7 +215,7 @@ pub(crate) struct OpenCells(StdMutex<Vec<Arc<ShardCell>>>);
 
 impl OpenCells {
     fn lock(&self) -> impl std::ops::DerefMut<Target = Vec<Arc<ShardCell>>> + '_ {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 
     pub(super) fn add(&self, cells: &[Arc<ShardCell>]) {

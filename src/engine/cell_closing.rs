@@ -1,8 +1,8 @@
 //! How the shards of an image are checkpointed and closed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::{ParkedCell, ShardCell};
@@ -12,7 +12,7 @@ use crate::dataset::image::ImageWriter;
 use crate::error::{Result, caught, logged};
 use crate::shard::{Checkpoint, Closed, Shard};
 use crate::stats::Stage;
-use crate::sync::event;
+use crate::sync::{Unpoisoned, event};
 
 /// Cells of so many images at least are closed together. For fewer, what others have written would be waited for in
 /// vain.
@@ -145,7 +145,7 @@ pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done)
 /// Indexes on the device name the layers that are `done`, and so many frames at least.
 pub(super) fn note_named(engine: &Engine, cell: &ShardCell, written: u64, done: Vec<bool>) {
     let kept = cell.name_provisional(&done);
-    *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
+    *cell.named.lock().unpoisoned() = done.into();
     count_synced(engine, cell, written + kept);
 }
 
@@ -166,7 +166,7 @@ fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
 /// Lets a listener know of a shard that is whole; what it does wrong must not count against the run.
 fn tell_of(engine: &Engine, key: &str) {
     // Not under the lock: it may ask for what is there.
-    let listener = engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let listener = engine.shard_closed.lock().unpoisoned().clone();
     let Some(tell) = listener else { return };
     let told = caught(|| {
         tell(key);
@@ -215,7 +215,7 @@ fn settle_cell(engine: &Engine, cell: &Arc<ShardCell>, closed: impl Iterator<Ite
     } else {
         // What the last checkpoint named is there as long as the indexes are that it wrote.
         let is_there = caught(|| Ok(cell.shards.iter().all(Shard::has_whole_index))).unwrap_or(false);
-        let named = std::mem::take(&mut *cell.named.lock().unwrap_or_else(PoisonError::into_inner));
+        let named = std::mem::take(&mut *cell.named.lock().unpoisoned());
         let named = if is_there { named } else { Box::default() };
         if is_there {
             engine.losses.keep(cell.kept_provisional(false));

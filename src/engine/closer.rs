@@ -2,8 +2,8 @@
 //! pool. It may be slow; no frame waits for it as long as it keeps up on average.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::ShardCell;
@@ -18,7 +18,7 @@ use super::records::RecordCopy;
 use super::served::{Roster, Served};
 use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
-use crate::sync::{Receiver, event};
+use crate::sync::{Receiver, Unpoisoned, event};
 
 const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
 const CHECKPOINT_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -79,7 +79,7 @@ fn look_at_all(roster: &Roster, rest_until: &mut Instant, budget: &mut IndexBudg
     if start < *rest_until {
         return;
     }
-    images.sort_by_cached_key(|of| of.closing.lock().unwrap_or_else(PoisonError::into_inner).next);
+    images.sort_by_cached_key(|of| of.closing.lock().unpoisoned().next);
     for of in &images {
         if start.elapsed() >= CHECKPOINTS_AT_ONCE || !of.checkpoint_if_due(budget) {
             break;
@@ -124,8 +124,7 @@ impl Served {
 
     /// The image begins: its first checkpoint is due a while from now on.
     pub(super) fn begin(&self) {
-        self.closing.lock().unwrap_or_else(PoisonError::into_inner).next =
-            Instant::now() + self.checkpoints_are_apart();
+        self.closing.lock().unpoisoned().next = Instant::now() + self.checkpoints_are_apart();
         self.engine.closings.put(Closing::Look);
     }
 
@@ -135,7 +134,7 @@ impl Served {
 
     /// How long the image needs no look, if no checkpoint is made before `rest_until`.
     fn looked_at_in(&self, rest_until: Instant) -> Duration {
-        let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        let closing = self.closing.lock().unpoisoned();
         let to_checkpoint = closing.next.max(rest_until).saturating_duration_since(Instant::now());
         let looks = self.watches_ring() || closing.effort.is_needed();
         if looks { to_checkpoint.min(LOOK_AT_RING_EVERY) } else { to_checkpoint }
@@ -144,7 +143,7 @@ impl Served {
     /// Does what is due.
     fn look(&self) {
         let engine = &*self.engine;
-        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closing = self.closing.lock().unpoisoned();
         if self.watches_ring() {
             look_at_ring(engine);
         }
@@ -154,7 +153,7 @@ impl Served {
     /// False: the next checkpoint is not due yet.
     fn checkpoint_if_due(&self, budget: &mut IndexBudget) -> bool {
         let engine = &*self.engine;
-        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closing = self.closing.lock().unpoisoned();
         let start = Instant::now();
         if start < closing.next {
             return false;
@@ -164,7 +163,7 @@ impl Served {
         let run = || {
             // What is done of a level is done below, too: looked at before, it is named by the levels below already
             // when its own indexes are.
-            let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let levels = self.levels.lock().unpoisoned().clone();
             let mut done: Vec<Done> = levels.iter().rev().map(|level| Done::of(&level.engine)).collect();
             let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
             let renews_indexes = start >= *indexes_from;
@@ -237,7 +236,7 @@ fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCop
     let mut from = 0;
     // Its lock is held for a copy of what came since the last checkpoint, which is little: commits must not have to
     // wait.
-    while engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).copy_records(from, copy) {
+    while engine.sequencer.lock().unpoisoned().copy_records(from, copy) {
         let block = copy.for_file();
         from = block.number + 1;
         image.write_records(&engine.plan, block)?;

@@ -2,9 +2,8 @@
 //! which they run.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 
-use crate::sync::{Mutex, Receiver, Sender, bounded};
+use crate::sync::{Mutex, Receiver, Sender, Unpoisoned, bounded};
 
 /// A queue that takes everything at once. What it has no room for lies beside it; for that, and for that alone, memory
 /// is taken.
@@ -23,7 +22,7 @@ impl<T> Closings<T> {
 
     pub(crate) fn put(&self, thing: T) {
         let Err(unsent) = self.queue.try_send(thing) else { return };
-        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut beside = self.beside.lock().unpoisoned();
         beside.push_back(unsent.into_inner());
         // The closer may have emptied the queue meanwhile, and looked here before. If the queue is full now, it has yet
         // to take something, and looks here after that.
@@ -36,7 +35,7 @@ impl<T> Closings<T> {
 
     /// The oldest thing that the queue had no room for.
     pub(crate) fn beside(&self) -> Option<T> {
-        self.beside.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.beside.lock().unpoisoned().pop_front()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Looks at a run, so that the effort of encoding can follow it.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use super::effort::{Controller, Observation};
 use super::shared::Shared;
 use crate::error::logged;
 use crate::stats::Stage;
+use crate::sync::Unpoisoned;
 
 /// Of a shorter time, sums over whole tiles tell little.
 const LOOK_AFTER_MIN: Duration = Duration::from_millis(20);
@@ -60,7 +60,7 @@ impl EffortWatch {
             let seconds = self.began.elapsed().as_secs_f64();
             logged(|| tracing::info!(effort = effort.name(), seconds, why, "the effort of encoding changes"));
             let note = format!("chunks with effort {} from {seconds:.2} s on: {why}", effort.name());
-            engine.effort_changes.lock().unwrap_or_else(PoisonError::into_inner).add(note);
+            engine.effort_changes.lock().unpoisoned().add(note);
         }
     }
 }

@@ -23,8 +23,8 @@
 //! circle.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, PoisonError};
 
 use super::halves::{Half, Planes, Source, Spares};
 use super::layer::Layer;
@@ -35,6 +35,7 @@ use crate::error::{Result, caught};
 use crate::format::level_frames::LevelFrames;
 use crate::record::NUMBER_IN_RECORD;
 use crate::ring::{Frame, Loan};
+use crate::sync::Unpoisoned;
 
 /// What leads from one level to the next.
 pub(super) struct Feed {
@@ -123,7 +124,7 @@ impl Feed {
         }
         let below = self.below.clone();
         let layer_slot = below.layers.slot(slot);
-        let layer = layer_slot.layer.read().unwrap_or_else(PoisonError::into_inner);
+        let layer = layer_slot.layer.read().unpoisoned();
         let is_lost = layer_slot.failed.load(Relaxed);
         let (numbers, end) = numbers(&below, &layer);
         for &(number, place) in &numbers[self.passed.min(numbers.len())..] {

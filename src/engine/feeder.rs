@@ -1,12 +1,12 @@
 //! The thread that feeds the levels of all images of a pool.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::closings::Closings;
 use super::messages::StoredOf;
 use super::served::{Roster, Served};
-use crate::sync::Receiver;
+use crate::sync::{Receiver, Unpoisoned};
 
 /// How often it is looked whether there is room for what has to wait for it.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
@@ -29,7 +29,7 @@ pub(super) fn run(stored: &Closings<StoredOf>, to_feed: &Receiver<StoredOf>, ros
             let Some((image, turn, slot)) = thing else { return };
             if let Some(of) = roster.get(image) {
                 if let Some(feed) = of.feed.get() {
-                    feed.lock().unwrap_or_else(PoisonError::into_inner).add(turn, slot);
+                    feed.lock().unpoisoned().add(turn, slot);
                 }
                 if !waiting.iter().any(|other| Arc::ptr_eq(other, &of)) {
                     waiting.push(of);
@@ -38,7 +38,7 @@ pub(super) fn run(stored: &Closings<StoredOf>, to_feed: &Receiver<StoredOf>, ros
             next = stored.beside().or_else(|| to_feed.try_recv().ok());
         }
         waiting.retain(|of| {
-            let feed = of.feed.get().map(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner));
+            let feed = of.feed.get().map(|feed| feed.lock().unpoisoned());
             feed.is_some_and(|mut feed| feed.pass_on())
         });
     }

@@ -1,7 +1,7 @@
 //! The planes that become a frame of the next level: in a layer, or copied until the other of their pair comes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex};
 
 use super::pump::Engine;
 use super::unpack::gather_camera;
@@ -10,6 +10,7 @@ use crate::geometry::Tile;
 use crate::pixels::Plane;
 use crate::plan::Plan;
 use crate::ring::Frame;
+use crate::sync::Unpoisoned;
 
 /// Where the pixels of a plane are.
 #[derive(Clone, Copy)]
@@ -36,12 +37,12 @@ pub(super) struct Spares(StdMutex<BTreeMap<usize, Vec<Vec<u8>>>>);
 
 impl Spares {
     fn take(&self, bytes: usize) -> Vec<u8> {
-        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spares = self.0.lock().unpoisoned();
         spares.get_mut(&bytes).and_then(Vec::pop).unwrap_or_else(|| vec![0; bytes])
     }
 
     fn put(&self, pixels: Vec<u8>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(pixels.len()).or_default().push(pixels);
+        self.0.lock().unpoisoned().entry(pixels.len()).or_default().push(pixels);
     }
 }
 

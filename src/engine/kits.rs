@@ -1,6 +1,6 @@
 //! What a worker needs to make chunks of one kind: images of the same kind share it.
 
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
 use std::thread::{JoinHandle, ThreadId};
 
 use super::arena::Arena;
@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
+use crate::sync::Unpoisoned;
 
 /// One worker's means for chunks of one kind.
 pub(super) struct Kit {
@@ -160,5 +161,5 @@ impl Kit {
 }
 
 fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }

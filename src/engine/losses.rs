@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::plan::Plan;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Unpoisoned};
 
 /// What was lost so far.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Losses {
     }
 
     fn lock(&self) -> impl std::ops::DerefMut<Target = Lost> + '_ {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 
     /// The numbers below `end` that were lost, of which none is in `missing`.

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 #[cfg(feature = "offline")]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::{Mutex as StdMutex, MutexGuard};
 
 #[cfg(feature = "offline")]
 use super::cell::ShardCell;
 use super::cell::{ParkedBlock, ShardBlock};
 #[cfg(feature = "offline")]
 use crate::shard::{ParkedChunks, ParkedShard};
+use crate::sync::Unpoisoned;
 
 /// What became of a block that was given up.
 pub(super) enum ParkedState {
@@ -43,7 +44,7 @@ pub(crate) struct ParkedBlocks {
 
 impl ParkedBlocks {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, ParkedState>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.blocks.lock().unpoisoned()
     }
 
     pub(super) fn begin(&self, number: u64) {

@@ -4,7 +4,6 @@
 //! [provisional chunks](crate::shard::provisional) of them. Their frames stay in the ring, and the layer goes on as if
 //! nothing had been.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Acquire;
 
 use super::cell::ShardCell;
@@ -16,7 +15,7 @@ use crate::error::{Result, caught, logged};
 use crate::format::slot_header::{HEADER_BYTES, header};
 use crate::geometry::Tile;
 use crate::shard::ProvisionalRoom;
-use crate::sync::RwLockReadGuard;
+use crate::sync::{RwLockReadGuard, Unpoisoned};
 
 /// Whether a layer holds what it held before.
 fn is_same(layer: &LayerState, before: &LayerState) -> bool {
@@ -109,7 +108,7 @@ impl Paused {
         }
         if is_whole {
             let place = state.first_chunk / plan.shard.layer_chunks;
-            let mut layers = cell.provisional.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut layers = cell.provisional.lock().unpoisoned();
             layers.entry(place).or_default().numbers = numbers;
         }
         stored
@@ -210,5 +209,5 @@ impl ProvisionalEncoder {
 }
 
 fn read(shared: &Shared, slot: usize) -> RwLockReadGuard<'_, Layer> {
-    shared.layers.slot(slot as u32).layer.read().unwrap_or_else(PoisonError::into_inner)
+    shared.layers.slot(slot as u32).layer.read().unpoisoned()
 }

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
 use std::thread::{Builder, JoinHandle, ThreadId};
 
 use super::closings::Closings;
@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::format::level_frames::LevelFrames;
 use crate::fs::system::{prefer_throughput, stay_on_core};
 use crate::plan::Plan;
-use crate::sync::{Lanes, Receiver};
+use crate::sync::{Lanes, Receiver, Unpoisoned};
 
 /// What the thread that closes has room for without taking memory.
 const CLOSINGS: usize = 1 << 10;
@@ -144,7 +144,7 @@ impl Pool {
 
     /// Lets what `below` stores become frames of the level `above` from now on.
     pub(crate) fn lead(&self, below: &Begun, above: &Begun, halver: Halver, frames: LevelFrames) -> Result<()> {
-        let to_feed = self.to_feed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let to_feed = self.to_feed.lock().unpoisoned().take();
         if let Some(to_feed) = to_feed {
             let (stored, roster) = (self.stored.clone(), self.roster.clone());
             let thread = spawn(&self.path, "sw-levels".into(), move || feeder::run(&stored, &to_feed, &roster))?;
@@ -159,7 +159,7 @@ impl Pool {
     }
 
     fn threads(&self) -> MutexGuard<'_, Threads> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads.lock().unpoisoned()
     }
 
     /// Begins with an image whose documents are written: takes everything that its run needs, and, unless it shall be
@@ -202,13 +202,13 @@ impl Pool {
             let sent = served.ends.deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
             self.roster.add(served.clone());
-            engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).begin();
+            engine.sequencer.lock().unpoisoned().begin();
         } else {
             self.roster.add(served.clone());
         }
         served.begin();
         if let Some(finest) = level_of {
-            finest.served.levels.lock().unwrap_or_else(PoisonError::into_inner).push(served.clone());
+            finest.served.levels.lock().unpoisoned().push(served.clone());
         }
         Ok((engine, Begun { served }))
     }
@@ -220,7 +220,7 @@ impl Pool {
         served::end(&images);
         served::settle_levels(&images);
         for of in images {
-            of.feed.get().into_iter().for_each(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner).end());
+            of.feed.get().into_iter().for_each(|feed| feed.lock().unpoisoned().end());
             self.roster.remove(of.number);
             self.open_files.shrink(of.files_beside());
         }

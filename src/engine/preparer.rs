@@ -1,8 +1,8 @@
 //! The thread that creates shards ahead of need, for all images of a pool. It may be slow; no frame waits for it as
 //! long as it keeps up on average.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::{ShardBlock, ShardCell};
@@ -16,7 +16,7 @@ use crate::dataset::image::ImageWriter;
 use crate::error::{Result, caught, logged};
 use crate::shard::ShardPosition;
 use crate::stats::Stage;
-use crate::sync::{Lanes, Turn};
+use crate::sync::{Lanes, Turn, Unpoisoned};
 
 // How long a shard that can't be created is left alone before the next try, at first and at most.
 const SPARE_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -84,7 +84,7 @@ fn make_room(roster: &Roster, open_files: &OpenFiles, files: usize) {
         for of in &images {
             while open_files.are_short_of(files) {
                 let engine = &*of.engine;
-                let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut sequencer = engine.sequencer.lock().unpoisoned();
                 let Some(block) = sequencer.park_idle(engine, may_wait) else { break };
                 drop(sequencer);
                 open_files.note_leaving(of.files_a_cell * block.cells.len());
@@ -219,7 +219,7 @@ impl Served {
 
 /// Whether a shard may be closed without further frames: something is with the workers, or with the closer.
 fn may_get_room(engine: &Engine) -> bool {
-    let gather = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).layers_gathering();
+    let gather = engine.sequencer.lock().unpoisoned().layers_gathering();
     // In this order: a cell's last layer is counted as done before it is free.
     engine.layers.in_use() > gather || engine.open_cells.all().iter().any(|cell| cell.layers_left.load(Acquire) == 0)
 }

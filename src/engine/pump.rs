@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
 use super::cell::ShardBlock;
@@ -18,7 +18,7 @@ use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
 use crate::plan::Plan;
 use crate::ring::Ring;
-use crate::sync::{Mutex, Relay, Sender, bounded};
+use crate::sync::{Mutex, Relay, Sender, Unpoisoned, bounded};
 
 const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 
@@ -81,7 +81,7 @@ impl Engine {
     /// True: there is more to do.
     fn run_sequencer(&self) -> bool {
         // The relay lets one thread in at a time; the lock is never waited for but at the very end.
-        let run = || Ok(self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self));
+        let run = || Ok(self.sequencer.lock().unpoisoned().run(self));
         // A panic would leave the relay to nobody, and everybody waiting.
         caught(run).unwrap_or_else(|error| {
             self.first_error.set(error);
@@ -95,7 +95,7 @@ impl Engine {
         if !layer_slot.return_ticket() {
             return;
         }
-        let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
+        let mut layer = layer_slot.layer.write().unpoisoned();
         // Without its shards, nobody could store anything.
         let failed = layer_slot.failed.load(Relaxed) || layer.state.cell.is_none();
         if let Some(contrast) = self.contrast.as_ref().filter(|contrast| contrast.is_open()) {
@@ -107,7 +107,7 @@ impl Engine {
         if let Some(cell) = &layer.state.cell {
             let place = first_chunk / shard.layer_chunks;
             if failed {
-                cell.layers_failed.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+                cell.layers_failed.lock().unpoisoned().push(place);
             }
             cell.layers_done[place].store(true, Release);
         }
@@ -152,7 +152,7 @@ impl Engine {
 
     /// A layer whose frames went to the next level: nobody reads them any more.
     pub(super) fn free_layer(&self, slot: u32) {
-        let mut layer = self.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+        let mut layer = self.layers.slot(slot).layer.write().unpoisoned();
         layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
         drop(layer);
         self.layers.free(slot);
@@ -163,7 +163,7 @@ impl Engine {
     /// it has to be tried again.
     pub(crate) fn try_drain(&self) -> bool {
         self.pump();
-        let mut sequencer = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sequencer = self.sequencer.lock().unpoisoned();
         sequencer.is_idle() && self.arrivals.1.is_empty() && sequencer.flush(self)
     }
 
@@ -181,14 +181,14 @@ impl Engine {
 
     /// The numbers below `end` that never came, and those that came and could not be stored.
     pub(crate) fn missing_and_lost(&self, end: u64) -> (Vec<Range<u64>>, BTreeSet<u64>) {
-        let missing = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
+        let missing = self.sequencer.lock().unpoisoned().missing.clone();
         let lost = self.losses.numbers(&self.plan, &missing, end);
         (missing, lost)
     }
 
     /// As many frames came to the level below as these, before nothing more comes.
     pub(crate) fn reach(&self, frames: u64) {
-        self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).reach(frames);
+        self.sequencer.lock().unpoisoned().reach(frames);
     }
 
     /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed
@@ -198,7 +198,7 @@ impl Engine {
         const FOR_LONG: Duration = Duration::from_secs(1);
         let (accepted, now) = (self.counters.frames_accepted.load(Relaxed), Instant::now());
         let since = {
-            let mut starving = self.starving.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut starving = self.starving.lock().unpoisoned();
             match *starving {
                 Some((of, since)) if of == accepted => since,
                 _ => starving.insert((accepted, now)).1,

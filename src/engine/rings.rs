@@ -1,11 +1,12 @@
 //! The rings of a dataset's images: those whose buffers have the same size share memory.
 
-use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex as StdMutex, Weak};
 
 use crate::aligned_memory::RingBuffers;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::ring::{Buffers, Ring};
+use crate::sync::Unpoisoned;
 
 /// Where the ring of an image comes from.
 pub(crate) enum RingSource {
@@ -39,7 +40,7 @@ impl Rings {
         let span = plan.layers.frames_a_block();
         let needed = plan.ring.frames.min(usize::try_from(span).unwrap_or(usize::MAX).saturating_add(2));
         let floor = if span > 1 { needed } else { 0 };
-        let mut classes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut classes = self.0.lock().unpoisoned();
         classes.retain(|class| class.memory.strong_count() > 0);
         let alike =
             classes.iter().filter(|class| (class.frame_bytes, class.record_bytes) == (frame_bytes, record_bytes));

@@ -6,8 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::blocks::{Blocks, Hold};
@@ -23,7 +23,7 @@ use crate::error::logged;
 use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::geometry::CellOf;
 use crate::plan::Plan;
-use crate::sync::{Receiver, RwLockWriteGuard};
+use crate::sync::{Receiver, RwLockWriteGuard, Unpoisoned};
 
 /// Whoever commits a frame works for others for so many at most: some ten microseconds.
 const ARRIVALS_A_RUN: usize = 64;
@@ -183,7 +183,7 @@ impl Sequencer {
             let cell = blocks.open_cell(at);
             let is_open = cell.is_some();
             if is_open {
-                let mut layer = shared.layers.slot(*slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+                let mut layer = shared.layers.slot(*slot).layer.write().unpoisoned();
                 layer.state.cell = cell;
             }
             !is_open
@@ -194,7 +194,7 @@ impl Sequencer {
     /// one of which layers wait for frames.
     pub(crate) fn park_idle(&mut self, shared: &Shared, may_wait: bool) -> Option<ShardBlock> {
         let of = |slot: u32| {
-            let layer = shared.layers.slot(slot).layer.read().unwrap_or_else(PoisonError::into_inner);
+            let layer = shared.layers.slot(slot).layer.read().unpoisoned();
             let cell = layer.state.cell.as_ref()?;
             Some((slot, ShardPlace { block: cell.block, cell: cell.cell }))
         };
@@ -202,7 +202,7 @@ impl Sequencer {
         let waiting = |of: &ShardPlace| gathering.iter().filter(|(_, at)| at == of).count();
         let block = self.blocks.park_idle(waiting, may_wait)?;
         for (slot, at) in gathering.into_iter().filter(|(_, at)| at.block == block.number) {
-            shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner).state.cell = None;
+            shared.layers.slot(slot).layer.write().unpoisoned().state.cell = None;
             self.detached.push((slot, at));
         }
         self.latest = None;
@@ -237,7 +237,7 @@ impl Sequencer {
         if let Some(frame) = &arrival.frame {
             self.records.put(arrival.number, shared.ring.record(frame));
         }
-        let mut layer = shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+        let mut layer = shared.layers.slot(slot).layer.write().unpoisoned();
         match arrival.frame {
             Some(frame) => layer.put(at.place as usize, arrival.number, frame),
             None => {
@@ -315,7 +315,7 @@ impl Sequencer {
             let at = self.plan.layers.locate(number);
             match self.open_layer(number, &at, shared) {
                 Ok(slot) => {
-                    let mut layer = shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+                    let mut layer = shared.layers.slot(slot).layer.write().unpoisoned();
                     layer.unsettled -= 1;
                     if layer.unsettled == 0 {
                         self.hand_on(slot, &at, layer, shared);
@@ -356,7 +356,7 @@ impl Sequencer {
         let slot = shared.layers.free.try_recv().map_err(|_| Hold::Wait)?;
         let grid = self.plan.layers.grid_position(at.block, at.cell);
         let frames = self.plan.layers.extent(&grid).iter().product();
-        let mut layer = shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+        let mut layer = shared.layers.slot(slot).layer.write().unpoisoned();
         layer.begin(at, cell, self.plan.first_chunk(&grid), frames);
         layer.planes_kept = self.plan.planes_kept(&grid, None);
         self.open.insert(key, slot);
@@ -425,7 +425,7 @@ impl Sequencer {
             return false;
         }
         for ((block, cell), slot) in open {
-            let mut layer = shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+            let mut layer = shared.layers.slot(slot).layer.write().unpoisoned();
             let grid = self.plan.layers.grid_position(block, cell);
             layer.planes_kept = self.plan.planes_kept(&grid, Some(self.newest_end));
             self.hand_on(slot, &CellOf { block, cell, place: 0 }, layer, shared);

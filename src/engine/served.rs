@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError, RwLock as StdRwLock};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock, RwLock as StdRwLock};
 use std::time::Duration;
 
 use super::cell::LiveCells;
@@ -14,6 +14,7 @@ use super::parked::ParkedState;
 use super::pump::{Ends, Engine};
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
+use crate::sync::Unpoisoned;
 
 /// Files that an image has open at once without more being allowed for it.
 const FEW_FILES: usize = 8;
@@ -99,7 +100,7 @@ impl Served {
     /// Gives the shards that are still open to the thread that closes.
     fn close_open(&self) {
         let engine = &*self.engine;
-        let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks(engine);
+        let blocks = engine.sequencer.lock().unpoisoned().take_blocks(engine);
         for cell in blocks.into_iter().flat_map(|block| block.cells) {
             // Those with no layer left were handed over by the last one.
             if cell.layers_left.load(Acquire) > 0 {
@@ -135,7 +136,7 @@ pub(super) fn end(images: &[&Served]) {
 pub(super) fn settle_levels(images: &[&Served]) {
     let mut left: Vec<_> = images.iter().filter_map(|of| of.feed.get()).collect();
     loop {
-        left.retain(|feed| !feed.lock().unwrap_or_else(PoisonError::into_inner).settle());
+        left.retain(|feed| !feed.lock().unpoisoned().settle());
         if left.is_empty() {
             return;
         }
@@ -149,23 +150,23 @@ pub(super) struct Roster(StdRwLock<BTreeMap<u32, Arc<Served>>>);
 
 impl Roster {
     pub(super) fn add(&self, served: Arc<Served>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(served.number, served);
+        self.0.write().unpoisoned().insert(served.number, served);
     }
 
     pub(super) fn remove(&self, number: u32) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.0.write().unpoisoned().remove(&number);
     }
 
     pub(super) fn count(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.read().unpoisoned().len()
     }
 
     /// `None`: it has ended.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Served>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+        self.0.read().unpoisoned().get(&number).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Served>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0.read().unpoisoned().values().cloned().collect()
     }
 }

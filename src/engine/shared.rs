@@ -2,7 +2,7 @@
 //! here.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock};
 use std::time::Duration;
 
 use super::cell::{OpenCells, ShardCell};
@@ -23,7 +23,7 @@ use crate::ome::contrast::Contrast;
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::stats::{Stage, StageLatency, Stats, report};
-use crate::sync::{Gate, Lane, Lanes, Receiver, Sender, bounded, event};
+use crate::sync::{Gate, Lane, Lanes, Receiver, Sender, Unpoisoned, bounded, event};
 
 /// What callers that find no free buffer want of the sequencer.
 pub(super) mod relief {
@@ -202,7 +202,7 @@ impl Shared {
         self.ended.store(true, Release);
         self.ring.watchers.tell(event::ENDED);
         self.ring.watchers.end();
-        let listener = self.shard_closed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let listener = self.shard_closed.lock().unpoisoned().take();
         drop(listener);
     }
 
@@ -239,7 +239,7 @@ impl Shared {
     /// Who listens for closed shards panicked, as an upload may; the shard itself is whole.
     pub(super) fn note_listener_failure(&self, key: &str, error: Error) {
         logged(|| tracing::error!(shard = key, %error, "on_shard_closed panicked"));
-        let mut failures = self.listener_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.listener_failures.lock().unpoisoned();
         failures.0 += 1;
         failures.1.get_or_insert(error);
     }

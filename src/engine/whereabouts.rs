@@ -1,7 +1,7 @@
 //! Where a frame is, for whoever looks at it while the run goes on.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
-use std::sync::{Arc, PoisonError};
 
 use super::cell::ShardCell;
 use super::parked::Found;
@@ -9,6 +9,7 @@ use super::pump::Engine;
 use crate::geometry::CellOf;
 use crate::ring::View;
 use crate::shard::ParkedChunks;
+use crate::sync::Unpoisoned;
 
 /// Where the pixels of a frame can be read.
 pub(crate) enum Whereabouts {
@@ -34,7 +35,7 @@ impl Engine {
         if let Some(view) = self.view_in_layer(&at) {
             return Whereabouts::Ring(view);
         }
-        let sequencer = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+        let sequencer = self.sequencer.lock().unpoisoned();
         let (is_settled, waits) =
             (sequencer.is_settled(number), sequencer.keeps(number) || !self.arrivals.1.is_empty());
         let shards = self.plan.shards.locate(number);
@@ -67,7 +68,7 @@ impl Engine {
     fn view_in_layer(&self, at: &CellOf) -> Option<View> {
         (0..self.layers.count() as u32).find_map(|slot| {
             // It is held for no longer than it takes to become a user of the frame.
-            let layer = self.layers.slot(slot).layer.read().unwrap_or_else(PoisonError::into_inner);
+            let layer = self.layers.slot(slot).layer.read().unpoisoned();
             // Its shards may be closed for a while.
             let is_there = layer.state.at == (at.block, at.cell);
             let frame = layer.frames.get(at.place as usize).filter(|_| is_there)?.as_ref()?;

@@ -1,7 +1,7 @@
 //! A worker thread: takes tiles of complete layers, gathers, encodes and stores them.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::cell::ShardCell;
@@ -19,7 +19,7 @@ use crate::format::slot_header::{HEADER_BYTES, Origin};
 use crate::geometry::Tile;
 use crate::shard::{Claim, PIECES_MAX, StagedSlot};
 use crate::stats::Stage;
-use crate::sync::{Lanes, Turn};
+use crate::sync::{Lanes, Turn, Unpoisoned};
 
 /// For more, a worker takes memory once more.
 const KITS_EXPECTED: usize = 16;
@@ -107,7 +107,7 @@ struct TileWorker<'a> {
 impl TileWorker<'_> {
     /// Takes tiles of a layer until none is left.
     fn share_in(&mut self, engine: &Arc<Engine>, number: u32, slot: &LayerSlot) {
-        let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
+        let layer = slot.layer.read().unpoisoned();
         let Some(cell) = &layer.state.cell else { return };
         let mut now = Instant::now();
         loop {

@@ -11,8 +11,8 @@
 //!   left, a worker that has more to encode waits, and leaves its core to the camera; one that has nothing to do but
 //!   write does so beside it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::arena::{Arena, JOBS_MAX, Scratch};
@@ -24,7 +24,7 @@ use crate::config::Compressor;
 use crate::error::{Error, Result, caught};
 use crate::shard::{BATCH_MAX, BatchEntry, DetachedClaim, PIECES_MAX};
 use crate::stats::Stage;
-use crate::sync::{Doorbell, Receiver, Sender, bounded};
+use crate::sync::{Doorbell, Receiver, Sender, Unpoisoned, bounded};
 
 // Longer writes are still faster, but keep scratch from workers that compress. Where none does, the device alone is
 // waited for.
@@ -210,7 +210,7 @@ fn write(job: Job) {
     let write = || {
         // This thread may read the layer already. It does not wait for itself: the chunk's ticket keeps everyone
         // from wanting to change the layer.
-        let layer = engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner);
+        let layer = engine.layers.slot(layer).layer.read().unpoisoned();
         chunk.write(engine, &layer, &cell, &scratch)
     };
     // A panic in a storage of the caller's own must not keep the layer open for ever.
@@ -257,5 +257,5 @@ fn end(engine: &Engine, scratch: Scratch, layer: u32, written: Option<usize>) {
 
 /// Of a layer of which a chunk is on its way.
 fn first_frame(engine: &Engine, layer: u32) -> Option<u64> {
-    Some(engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner).state.first_frame)
+    Some(engine.layers.slot(layer).layer.read().unpoisoned().state.first_frame)
 }

@@ -1,6 +1,6 @@
 //! How far the end of a run has come, and who waits for it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use super::status::{Outcome, SW_ERROR_BUSY, SW_ERROR_ENDED, SW_TIMEOUT, refuse};
 use crate::acquisition::end::Unfinished;
 use crate::error::Error;
 use crate::stats::Summary;
+use crate::sync::Unpoisoned;
 
 /// How far the end of a run has come.
 #[derive(Default)]
@@ -65,7 +66,7 @@ impl Ending {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// Waits for the outcome; and, as far as there is time, until whoever watches was told of the end.
@@ -75,11 +76,11 @@ impl Ending {
         while !state.end_is_told {
             state = match wait.map(|wait| wait.saturating_sub(start.elapsed())) {
                 Some(Duration::ZERO) if state.outcome.is_some() => break,
-                None => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.ended.wait(state).unpoisoned(),
                 Some(Duration::ZERO) => {
                     return refuse!(SW_TIMEOUT, "the run is not over after {:?}; it goes on ending", start.elapsed());
                 }
-                Some(left) => self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => self.ended.wait_timeout(state, left).unpoisoned().0,
             };
         }
         Ok(state)

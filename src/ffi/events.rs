@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::limits::limit;
@@ -14,6 +14,7 @@ use super::status::{
 };
 use crate::events::{EventHandle, Events, call_on_events};
 use crate::fs::bell::AsRawFd;
+use crate::sync::Unpoisoned;
 
 /// What can happen in a run: the sum of SW_EVENT_... values.
 pub type sw_events = u32;
@@ -53,7 +54,7 @@ fn mark_of(ring_mark: u64) -> usize {
 
 impl Run {
     fn event_handle(&self, descriptor: i32) -> Outcome<Arc<EventHandle>> {
-        let handles = self.event_handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.event_handles.lock().unpoisoned();
         match handles.iter().find(|handle| handle.as_raw_fd() == descriptor) {
             Some(handle) => Ok(handle.clone()),
             None => {
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn sw_event_open(
         let place = unsafe { out(descriptor, "descriptor") }?;
         let handle = EventHandle::new(&run.engine, events_of(events)?, mark_of(ring_mark))?;
         place.set(handle.as_raw_fd());
-        run.event_handles.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(handle));
+        run.event_handles.lock().unpoisoned().push(Arc::new(handle));
         Ok(())
     })
 }
@@ -141,7 +142,7 @@ pub extern "C" fn sw_event_close(acquisition: *mut sw_acquisition, descriptor: i
     boundary(|| {
         let run = enter(acquisition)?;
         let handle = run.event_handle(descriptor)?;
-        let mut handles = run.event_handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = run.event_handles.lock().unpoisoned();
         handles.retain(|other| !Arc::ptr_eq(other, &handle));
         drop(handles);
         handle.close();

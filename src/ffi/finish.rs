@@ -5,8 +5,8 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use super::end_state::Finished;
@@ -20,6 +20,7 @@ use crate::acquisition::Acquisition;
 use crate::error::Error;
 use crate::error::caught;
 use crate::stats::Summary;
+use crate::sync::Unpoisoned;
 
 /// No more frames of these runs are taken; a thread brings those of them that are not on their way yet to their ends.
 pub(super) fn begin_to_end(runs: &[Arc<Run>]) -> Outcome<()> {
@@ -44,7 +45,7 @@ fn end(runs: &[Arc<Run>]) {
     runs.iter().for_each(|run| run.engine.close_gate());
     let take = |run: &Arc<Run>| {
         // The last of those who wait in a call lets this thread in.
-        match run.acquisition.write().unwrap_or_else(PoisonError::into_inner).take() {
+        match run.acquisition.write().unpoisoned().take() {
             Some(Held::Own(acquisition)) => Some(*acquisition),
             Some(Held::Lent(_)) | None => None,
         }

@@ -7,7 +7,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, Told, refuse};
@@ -15,6 +15,7 @@ use crate::acquisition::Acquisition;
 use crate::error::Error;
 use crate::frame::FrameMut;
 use crate::ring::{Buffers, Ring};
+use crate::sync::Unpoisoned;
 
 // How often a thread that waits for any buffer looks for one that another thread put aside.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(5);
@@ -66,7 +67,7 @@ impl Places {
     /// Those of this memory, which are made for the first handle.
     fn of(buffers: &Arc<Buffers>) -> Arc<Self> {
         static ALL: Mutex<Vec<Weak<Places>>> = Mutex::new(Vec::new());
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ALL.lock().unpoisoned();
         all.retain(|places| places.strong_count() > 0);
         let found = all.iter().filter_map(Weak::upgrade).find(|places| Arc::ptr_eq(&places.buffers, buffers));
         found.unwrap_or_else(|| {

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::{self, Write as _};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{OnceLock, RwLock};
 
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
@@ -14,6 +14,7 @@ use super::registry::{enter, sw_acquisition};
 use super::status::{
     Outcome, SW_ERROR_ARGUMENT, SW_ERROR_BUSY, SW_ERROR_NULL, SW_ERROR_UNSUPPORTED, boundary, refuse, sw_status,
 };
+use crate::sync::Unpoisoned;
 
 /// How much a log line matters.
 pub type sw_log_level = u32;
@@ -101,7 +102,7 @@ pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, co
         }
         subscribe()?;
         let listener = callback.map(|call| Listener { call, context, level });
-        *LISTENER.write().unwrap_or_else(PoisonError::into_inner) = listener;
+        *LISTENER.write().unpoisoned() = listener;
         Ok(())
     })
 }
@@ -161,10 +162,7 @@ impl Subscriber for Lines {
         // A line that is told while a line is told would wait for itself.
         metadata.is_event()
             && !in_callback()
-            && LISTENER
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .is_some_and(|listener| level_of(metadata.level()) <= listener.level)
+            && LISTENER.read().unpoisoned().is_some_and(|listener| level_of(metadata.level()) <= listener.level)
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -181,7 +179,7 @@ impl Subscriber for Lines {
         let source = CString::new(event.metadata().target()).unwrap_or_default();
         let text = CString::new(line.0.replace('\0', "?")).unwrap_or_default();
         // Held through the call, so that `sw_set_log` returns only when the function before is done.
-        let listener = LISTENER.read().unwrap_or_else(PoisonError::into_inner);
+        let listener = LISTENER.read().unpoisoned();
         let Some(listener) = listener.as_ref() else { return };
         let level = level_of(event.metadata().level());
         // SAFETY: the caller gave the function for this; the texts live through the call.

@@ -1,6 +1,6 @@
 //! The acquisitions of this process, and what each handle stands for.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
 use super::end_state::Ending;
 use super::handle::{Entered, Registry};
@@ -10,6 +10,7 @@ use crate::acquisition::Acquisition;
 use crate::config::RingFull;
 use crate::engine::Engine;
 use crate::events::EventHandle;
+use crate::sync::Unpoisoned;
 
 /// A running or ended acquisition of one image. Its calls may come from any thread, and from several at once.
 pub struct sw_acquisition(());
@@ -78,7 +79,7 @@ impl Run {
         let guard = if self.engine.gate.is_closed() {
             None
         } else {
-            let guard = self.acquisition.read().unwrap_or_else(PoisonError::into_inner);
+            let guard = self.acquisition.read().unpoisoned();
             Some(guard).filter(|guard| guard.is_some())
         };
         match guard {

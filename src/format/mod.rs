@@ -16,6 +16,7 @@
 pub(crate) mod acquisition_map;
 mod base64;
 pub(crate) mod codecs;
+pub(crate) mod consolidated;
 mod document;
 pub(crate) mod fill_value;
 mod half;

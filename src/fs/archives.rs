@@ -43,7 +43,7 @@ pub(crate) use paths::*;
 mod paths {
     use std::fs::{self, File};
     use std::path::{Path, PathBuf};
-    use std::sync::{Arc, Mutex, PoisonError};
+    use std::sync::{Arc, Mutex};
 
     use super::{BTreeMap, Entry, FileExt, directory};
     use crate::error::{Error, Result};
@@ -51,6 +51,7 @@ mod paths {
     use crate::format::zip::local::{FIXED_BYTES, NAME_BYTES_MAX};
     use crate::format::zip::parse::data_at;
     use crate::fs::identity::Identity;
+    use crate::sync::Unpoisoned;
 
     /// Archives that stay open for the next look.
     const KEPT_MAX: usize = 16;
@@ -129,7 +130,7 @@ mod paths {
     }
 
     fn open(path: &Path, stamp: Stamp) -> Result<Option<Arc<OpenArchive>>> {
-        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || KEPT.lock().unpoisoned();
         if let Some(known) = kept().iter().find(|kept| kept.path == path && (kept.pinned || kept.stamp == stamp)) {
             return Ok(Some(known.archive.clone()));
         }
@@ -168,7 +169,7 @@ mod paths {
         let metadata = archive.file.metadata().map_err(|error| Error::io("look at", path, error))?;
         let kept =
             Kept { path: path.to_path_buf(), stamp: Stamp::of(&metadata), archive: Arc::new(archive), pinned: true };
-        let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = KEPT.lock().unpoisoned();
         all.retain(|kept| kept.path != path);
         all.insert(0, kept);
         Ok(Pin(path.to_path_buf()))
@@ -176,7 +177,7 @@ mod paths {
 
     impl Drop for Pin {
         fn drop(&mut self) {
-            KEPT.lock().unwrap_or_else(PoisonError::into_inner).retain(|kept| kept.path != self.0);
+            KEPT.lock().unpoisoned().retain(|kept| kept.path != self.0);
         }
     }
 

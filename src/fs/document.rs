@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -15,6 +14,7 @@ use super::links;
 use super::system::FileExt;
 use crate::codec;
 use crate::error::{Error, Refusal, Result};
+use crate::format::consolidated::{ConsolidatedMetadata, GroupDocument, OF_ZARR2};
 use crate::format::zip::Content;
 use crate::format::zip::parse::{Entry, Method};
 
@@ -29,15 +29,12 @@ pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
     read_as(path)
 }
 
-/// Of the document at `path`, what it says of nodes below, or `null`. Nothing else of it is kept: its attributes may
-/// list many frames that are missing.
-pub(crate) fn consolidated(path: &Path) -> Result<Option<Value>> {
-    #[derive(Deserialize)]
-    struct Consolidating {
-        #[serde(default)]
-        consolidated_metadata: Value,
+/// The consolidated metadata of the group at `folder`, if there are some.
+pub(crate) fn consolidated(folder: &Path) -> Result<Option<ConsolidatedMetadata>> {
+    match read_as(&folder.join("zarr.json"))? {
+        Some(document) => Ok(GroupDocument::consolidated(document)),
+        None => Ok(read(&folder.join(OF_ZARR2))?.map(ConsolidatedMetadata::of_zarr2)),
     }
-    Ok(read_as(path)?.map(|Consolidating { consolidated_metadata }| consolidated_metadata))
 }
 
 fn read_as<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf, absolute};
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock};
 
 use super::system::has_no_links;
 use crate::error::{Error, Refusal, Result};
+use crate::sync::Unpoisoned;
 
 /// Why what is no part of the dataset itself is not changed.
 pub(super) const BEHIND_A_LINK: &str =
@@ -31,14 +32,14 @@ pub fn follow_links_anywhere() {
 pub(crate) fn enter(root: &Path) {
     let Ok(root) = absolute(root) else { return };
     if root_of(&root).is_none() {
-        let mut roots = ROOTS.write().unwrap_or_else(PoisonError::into_inner);
+        let mut roots = ROOTS.write().unpoisoned();
         roots.retain(|known| !known.starts_with(&root));
         roots.insert(root);
     }
 }
 
 fn root_of(path: &Path) -> Option<PathBuf> {
-    let roots = ROOTS.read().unwrap_or_else(PoisonError::into_inner);
+    let roots = ROOTS.read().unpoisoned();
     path.ancestors().find(|above| roots.contains(*above)).map(Path::to_path_buf)
 }
 

@@ -20,7 +20,9 @@ use std::io;
 use std::mem::{MaybeUninit, transmute};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
+
+use crate::sync::Unpoisoned;
 
 /// Maps that can be guarded at the same time. A shard beyond is not mapped, but written.
 const SPOTS: usize = 1024;
@@ -104,7 +106,7 @@ static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
 /// Installs the handler, once for the process. It stays: others may have put theirs before it since.
 pub(crate) fn install() -> io::Result<()> {
     static INSTALLED: Mutex<bool> = Mutex::new(false);
-    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut installed = INSTALLED.lock().unpoisoned();
     if *installed {
         return Ok(());
     }

@@ -22,7 +22,7 @@ use crate::offline::levels;
 use crate::offline::notes::notes_of_frames;
 use crate::offline::promises::{self, Broken};
 use crate::offline::stale::{self, Stale};
-use crate::words::count_that;
+use crate::words::{IS, count_that, of_number};
 
 const DAMAGED_MAX: usize = 100;
 
@@ -248,7 +248,8 @@ impl FileSums {
     /// What to say of what is not read.
     fn note(&self) -> Option<String> {
         let why = self.why_unread.as_ref()?;
-        Some(format!("{} files are not read here, and their chunks not counted: {why}", self.unread))
+        let (files, their) = (count_that(self.unread, "file", IS), of_number(&self.unread, ["its", "their"]));
+        Some(format!("{files} not read here, and {their} chunks not counted: {why}"))
     }
 }
 

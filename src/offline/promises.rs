@@ -152,17 +152,9 @@ fn of_attributes(group: &GroupPromises<'_>) -> Vec<Promise> {
 
 /// What readers believe who take one document for all of them.
 fn consolidated(group: &Path) -> Result<Vec<Promise>> {
-    let promise = |path: &str, is_array| Promise { path: path.to_owned(), is_array, whose: "consolidated metadata" };
-    if let Some(consolidated) = document::consolidated(&group.join("zarr.json"))? {
-        let metadata = consolidated.get("metadata").and_then(Value::as_object);
-        let nodes = metadata.into_iter().flatten();
-        return Ok(nodes.map(|(path, node)| promise(path, node["node_type"] == "array")).collect());
-    }
-    let document = document::read(&group.join(".zmetadata"))?.unwrap_or_default();
-    let metadata = document.get("metadata").and_then(Value::as_object).into_iter().flatten();
-    let node = |key: &str| {
-        let array = key.strip_suffix("/.zarray").map(|path| promise(path, true));
-        array.or_else(|| key.strip_suffix("/.zgroup").map(|path| promise(path, false)))
-    };
-    Ok(metadata.filter_map(|(key, _)| node(key)).collect())
+    let Some(said) = document::consolidated(group)? else { return Ok(Vec::new()) };
+    let nodes = said.nodes().filter(|(path, _)| !path.is_empty());
+    let promise =
+        |(path, is_array): (&str, bool)| Promise { path: path.to_owned(), is_array, whose: "consolidated metadata" };
+    Ok(nodes.map(promise).collect())
 }

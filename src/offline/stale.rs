@@ -7,17 +7,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::hierarchy::below;
 use super::hierarchy::walk::{Node, NodeKind, Tree};
+use super::hierarchy::{below, groups_around};
 use crate::error::Result;
 use crate::format::codecs::{BytesCodec, Chain};
+use crate::format::consolidated::ConsolidatedMetadata;
 use crate::format::keys::is_below;
 use crate::format::layout::{Files, Layout};
 use crate::format::{Metadata, fill_value, zarr2, zarr3};
 use crate::fs::{document, look};
-
-/// Groups above a dataset that are looked at.
-const ABOVE_MAX: usize = 16;
 
 /// A group whose consolidated metadata are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,27 +50,19 @@ pub(super) fn among(nodes: &[Node]) -> Vec<Stale> {
 
 /// What the groups around a node say of these, which are it or in it.
 pub(super) fn around(root: &Path, nodes: &[&Path]) -> Vec<Stale> {
-    let is_group = |folder: &&Path| match document::read(&folder.join("zarr.json")) {
-        Ok(Some(document)) => document["node_type"] == "group",
-        Ok(None) => look::is_file(&folder.join(".zgroup")),
-        Err(_) => false,
-    };
-    let groups = root.ancestors().skip(1).take(ABOVE_MAX).take_while(is_group);
-    groups.flat_map(|folder| of_group(folder, root, nodes)).collect()
+    groups_around(root).flat_map(|folder| of_group(folder, root, nodes)).collect()
 }
 
 /// What a group says of nodes in the folder `within`. `nodes`: all that are there.
 fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
     // What can't be read is told as such by whoever looks at the nodes.
-    let Ok(Some((found, is_zarr2))) = consolidated(group) else { return Vec::new() };
-    let mut all = if within == group { faults(group, &found, is_zarr2) } else { Vec::new() };
-    let metadata = found.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
-    let said = Said { metadata, is_zarr2 };
+    let Ok(Some(said)) = document::consolidated(group) else { return Vec::new() };
+    let mut all = if within == group { faults(group, &said) } else { Vec::new() };
     let is_within = |name: &str| is_below(name) && group.join(name).starts_with(within);
-    let names = said.metadata.keys().filter_map(|key| said.node_of(key));
+    let names = said.nodes().map(|(name, _)| name);
     let names = names.filter(|name| is_within(name) || (name.is_empty() && within == group));
     all.extend(names.filter_map(|name| {
-        let what = said.difference(group, name).ok()??;
+        let what = different(&said, group, name).ok()??;
         let node = if name.is_empty() { "the group itself".to_owned() } else { format!("{name:?}") };
         Some(format!("say that {node} has {what}"))
     }));
@@ -91,29 +81,17 @@ fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
     all.into_iter().map(stale).collect()
 }
 
-/// The consolidated metadata of a group, if there are some, and whether they are of Zarr v2.
-fn consolidated(group: &Path) -> Result<Option<(Value, bool)>> {
-    match document::consolidated(&group.join("zarr.json"))? {
-        Some(found) => Ok(Some((found, false)).filter(|(found, _)| !found.is_null())),
-        None => Ok(document::read(&group.join(".zmetadata"))?.map(|found| (found, true))),
-    }
-}
-
 /// For what readers of consolidated metadata refuse them, or see nodes that nobody else sees.
-fn faults(group: &Path, found: &Value, is_zarr2: bool) -> Vec<String> {
-    let Some(metadata) = found.get("metadata").and_then(Value::as_object) else {
+fn faults(group: &Path, said: &ConsolidatedMetadata) -> Vec<String> {
+    let Some(metadata) = said.metadata() else {
         return vec!["have no object `metadata`, in which the nodes would be".to_owned()];
     };
-    if !is_zarr2 {
-        let kind = (found["kind"] != "inline").then(|| format!("are of the kind {}, not \"inline\"", found["kind"]));
+    let mut all: Vec<String> = said.fault().into_iter().collect();
+    if !said.is_zarr2 {
         let is_path = |key: &&String| key.split('/').all(is_below);
         let keys = metadata.keys().filter(|key| !key.is_empty() && !is_path(key));
-        return kind.into_iter().chain(keys.map(|key| format!("name {key:?}, which is no path of a node"))).collect();
-    }
-    let format = &found["zarr_consolidated_format"];
-    let mut all = Vec::new();
-    if *format != 1 {
-        all.push(format!("have the `zarr_consolidated_format` {format}, not 1"));
+        all.extend(keys.map(|key| format!("name {key:?}, which is no path of a node")));
+        return all;
     }
     if look::is_file(&group.join(".zgroup")) && !metadata.contains_key(".zgroup") {
         all.push("lack \".zgroup\", by which the group itself is one".to_owned());
@@ -140,61 +118,25 @@ fn fault_of_key(group: &Path, metadata: &Map<String, Value>, key: &str) -> Optio
     }
 }
 
-/// The consolidated metadata of a group.
-struct Said {
-    metadata: Map<String, Value>,
-    is_zarr2: bool,
-}
-
-impl Said {
-    /// The node that an entry makes one.
-    fn node_of<'a>(&self, key: &'a str) -> Option<&'a str> {
-        match self.is_zarr2 {
-            true if key == ".zgroup" => Some(""),
-            true => key.strip_suffix("/.zarray").or(key.strip_suffix("/.zgroup")),
-            false => Some(key),
+/// What is said of a node that its own documents say otherwise.
+fn different(said: &ConsolidatedMetadata, group: &Path, node: &str) -> Result<Option<String>> {
+    if !said.is_zarr2 {
+        let file = group.join(node).join("zarr.json");
+        let (Some(said), Some(own)) = (said.get(node), document::read(&file)?) else { return Ok(None) };
+        let of_array = || difference(&file, said, &own, zarr3::parse);
+        let of_array = if own["node_type"] == "array" { of_array() } else { None };
+        return Ok(of_array.or_else(|| of_attributes(&said["attributes"], &own["attributes"])));
+    }
+    let file = group.join(node).join(".zarray");
+    let of_array = match (said.get(&below(node, ".zarray")), document::read(&file)?) {
+        (Some(said), Some(own)) => {
+            difference(&file, said, &own, |path, document| zarr2::parse(path, document, Value::Object(Map::default())))
         }
-    }
-
-    /// The documents by which a folder is a node of this format, below the group.
-    fn documents(&self, node: &str) -> Vec<String> {
-        let documents: &[&str] = if self.is_zarr2 { &[".zarray", ".zgroup"] } else { &["zarr.json"] };
-        documents.iter().map(|document| format!("{node}/{document}")).collect()
-    }
-
-    fn names(&self, node: &str) -> bool {
-        if self.is_zarr2 {
-            return self.documents(node).iter().any(|key| self.metadata.contains_key(key));
-        }
-        // A group in it may have said of its own nodes there.
-        let is_nested = |group: &&Path| {
-            let said = group.to_str().and_then(|group| self.metadata.get(group)?.pointer("/consolidated_metadata"));
-            said.is_some_and(|said| said["metadata"].as_object().is_some_and(|nodes| !nodes.is_empty()))
-        };
-        self.metadata.contains_key(node) || Path::new(node).ancestors().skip(1).any(|group| is_nested(&group))
-    }
-
-    /// What is said of a node that its own documents say otherwise.
-    fn difference(&self, group: &Path, node: &str) -> Result<Option<String>> {
-        if !self.is_zarr2 {
-            let file = group.join(node).join("zarr.json");
-            let (said, Some(own)) = (&self.metadata[node], document::read(&file)?) else { return Ok(None) };
-            let of_array = || difference(&file, said, &own, zarr3::parse);
-            let of_array = if own["node_type"] == "array" { of_array() } else { None };
-            return Ok(of_array.or_else(|| of_attributes(&said["attributes"], &own["attributes"])));
-        }
-        let file = group.join(node).join(".zarray");
-        let of_array = match (self.metadata.get(&below(node, ".zarray")), document::read(&file)?) {
-            (Some(said), Some(own)) => difference(&file, said, &own, |path, document| {
-                zarr2::parse(path, document, Value::Object(Map::default()))
-            }),
-            _ => None,
-        };
-        let key = below(node, ".zattrs");
-        let own = document::read(&group.join(&key))?.unwrap_or_default();
-        let said = self.metadata.get(&key).unwrap_or(&Value::Null);
-        Ok(of_array.or_else(|| of_attributes(said, &own)))
-    }
+        _ => None,
+    };
+    let key = below(node, ".zattrs");
+    let own = document::read(&group.join(&key))?.unwrap_or_default();
+    Ok(of_array.or_else(|| of_attributes(said.get(&key).unwrap_or(&Value::Null), &own)))
 }
 
 fn of_attributes(said: &Value, own: &Value) -> Option<String> {

@@ -3,6 +3,7 @@
 //! Source: the OME-Zarr specifications 0.5 and 0.6, "axes" and "multiscales".
 
 use crate::config::{Dim, DimKind};
+use crate::words::{self, IS, of_number};
 
 /// Why these dimensions can't be an image of OME-Zarr, and what could. `None`: they can.
 pub(crate) fn incompatibility(dims: &[Dim]) -> Option<String> {
@@ -15,9 +16,9 @@ pub(crate) fn incompatibility(dims: &[Dim]) -> Option<String> {
     let names = || dims.iter().map(|dim| dim.name.as_str()).collect::<Vec<_>>().join(", ");
 
     let reason = if !(2..=5).contains(&dims.len()) {
-        format!("there are {} dimensions ({})", dims.len(), names())
+        format!("there {} {} ({})", of_number(&dims.len(), IS), words::count(dims.len(), "dimension"), names())
     } else if !(2..=3).contains(&space) {
-        format!("{space} of the dimensions ({}) are of space", names())
+        format!("{space} of the dimensions ({}) {} of space", names(), of_number(&space, IS))
     } else if time > 1 {
         format!("{time} of the dimensions ({}) are of time", names())
     } else if other > 1 {
@@ -54,12 +55,12 @@ mod tests {
     fn axes_that_it_has_no_room_for_are_named_with_the_reason() {
         let space = |name| Dim::new(name, DimKind::Space, 4);
         let cases = [
-            (vec![Dim::x(1)], "there are 1 dimensions (x)"),
+            (vec![Dim::x(1)], "there is 1 dimension (x)"),
             (
                 vec![Dim::time(1), Dim::channel(1), Dim::z(1), space("w"), Dim::y(1), Dim::x(1)],
                 "there are 6 dimensions",
             ),
-            (vec![Dim::time(1), Dim::x(1)], "1 of the dimensions (t, x) are of space"),
+            (vec![Dim::time(1), Dim::x(1)], "1 of the dimensions (t, x) is of space"),
             (vec![Dim::z(1), space("w"), Dim::y(1), Dim::x(1)], "4 of the dimensions"),
             (vec![Dim::time(1), Dim::time(1), Dim::y(1), Dim::x(1)], "2 of the dimensions (t, t, y, x) are of time"),
             (vec![Dim::new("p", DimKind::Other, 1), Dim::channel(1), Dim::y(1), Dim::x(1)], "2 of the dimensions"),

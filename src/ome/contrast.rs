@@ -1,12 +1,13 @@
 //! The window of values in which viewers open a channel for which nobody asked for one: what nearly all pixels of its
 //! first frames lie in. Viewers that took the whole range of 16 bits would show most images black.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use crate::config::{Channel, Config, DimKind};
 use crate::dtype::Dtype;
 use crate::geometry::Outer;
+use crate::sync::Unpoisoned;
 
 /// Frames of each channel that are looked at.
 const FRAMES: u8 = 8;
@@ -69,7 +70,7 @@ impl Contrast {
             // Nothing is seen yet.
             return;
         }
-        let mut values = self.channels[channel].values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.channels[channel].values.lock().unpoisoned();
         let wider = values.map_or((start, end), |(least, most)| (start.min(least), end.max(most)));
         if *values != Some(wider) {
             *values = Some(wider);
@@ -84,7 +85,7 @@ impl Contrast {
 
     /// The channels, with the windows that were found.
     pub(crate) fn complete(&self, channels: &[Channel]) -> Vec<Channel> {
-        let found = |window: &Window| *window.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = |window: &Window| *window.values.lock().unpoisoned();
         let complete = |(channel, window): (&Channel, &Window)| Channel {
             window: channel.window.or_else(|| found(window)),
             ..channel.clone()

@@ -13,6 +13,7 @@ use crate::config::{Config, Dim, Downsampling, ImageLabel, OmeVersion};
 use crate::downsample::Method;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::words::count;
 
 /// The key of a label among what is known of it.
 const VALUE: &str = "label-value";
@@ -43,7 +44,7 @@ pub(crate) fn check(config: &Config, image: &Config, levels: [usize; 2]) -> Resu
     }
     if config.dims.len() != image.dims.len() {
         let reason = format!("labels have the dimensions of their image, which has {}", image.dims.len());
-        return refuse("dims", &format_args!("{} dimensions", config.dims.len()), reason);
+        return refuse("dims", &count(config.dims.len(), "dimension"), reason);
     }
     for (own, of_image) in config.dims.iter().zip(&image.dims) {
         if let Some(reason) = difference(own, of_image) {
@@ -57,7 +58,7 @@ pub(crate) fn check(config: &Config, image: &Config, levels: [usize; 2]) -> Resu
     let [own, of_image] = levels;
     if own != of_image {
         let reason = format!("labels have as many levels as their image, which has {of_image} beside level 0");
-        return refuse("pyramid", &format_args!("{own} levels"), reason);
+        return refuse("pyramid", &count(own, "level"), reason);
     }
     config.label.as_ref().map_or(Ok(()), check_label)
 }

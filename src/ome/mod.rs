@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::config::{Channel, Config, Dim, DimKind, OmeVersion};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::words::count;
 pub(crate) use axes::incompatibility;
 use grid::PixelGrid;
 use multiscales::AxisEntry;
@@ -56,7 +57,7 @@ fn channels_match_dimension(config: &Config) -> Result<()> {
             format!("dimension {name:?} has no size yet; give it one, or give no channels")
         }
     };
-    Err(Error::config("channels", format_args!("{got} channels"), reason))
+    Err(Error::config("channels", count(got, "channel"), reason))
 }
 
 fn validate_channel(channel: &Channel) -> Result<()> {
@@ -254,7 +255,7 @@ pub(super) mod tests {
         };
         assert!(validate(&five_dimensions()).is_ok());
         let message = refused(|config| drop(config.channels.pop()));
-        assert!(message.contains("1 channels") && message.contains("2 long"), "{message}");
+        assert!(message.contains("1 channel:") && message.contains("2 long"), "{message}");
         let message = refused(|config| drop(config.dims.remove(1)));
         assert!(message.contains("at most one"), "{message}");
         for color in ["red", "#FF000", "+FF000", "FF00001", "é0000"] {

@@ -5,10 +5,10 @@
 //! multiple of what is still free (a *dynamic threshold*, as switches share the memory for their ports): one fast
 //! camera gets nearly all, and the next one that comes still finds something.
 
-use std::sync::{PoisonError, Weak};
+use std::sync::Weak;
 
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::sync::{Mutex, Unpoisoned};
 
 /// A ring gets a buffer beyond its floor as long as it has less than so many times what is free beyond all floors.
 const TIMES_FREE: usize = 8;
@@ -51,7 +51,7 @@ impl Shares {
 
     /// The ring hears of free buffers from now on.
     pub(super) fn join(&self, ring: Weak<dyn Starving>) {
-        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rings = self.rings.lock().unpoisoned();
         rings.retain(|ring| ring.strong_count() > 0);
         rings.push(ring);
     }
@@ -61,7 +61,7 @@ impl Shares {
         // Meets the fence in `Ring::try_again`.
         fence(Ordering::SeqCst);
         if self.any_starved.load(Ordering::Relaxed) && self.any_starved.swap(false, Ordering::Relaxed) {
-            let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let rings = self.rings.lock().unpoisoned().clone();
             rings.iter().filter_map(Weak::upgrade).for_each(|ring| ring.tell_free());
         }
     }

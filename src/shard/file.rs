@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::checksum::{Checksums, Part, joined};
 use super::index_state::OpenIndex;
@@ -16,6 +16,7 @@ use crate::format::zip::crc32;
 use crate::geometry::Outer;
 use crate::plan::{IndexForm, Plan};
 use crate::storage::{Blob, Mapped, Storage};
+use crate::sync::Unpoisoned;
 
 /// A shard that workers fill. They share it; each chunk has one writer.
 pub(crate) struct Shard {
@@ -110,7 +111,7 @@ impl Shard {
     }
 
     pub(super) fn open_index(&self) -> MutexGuard<'_, OpenIndex> {
-        self.open_index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open_index.lock().unpoisoned()
     }
 
     pub(super) fn map(&self) -> Option<NonNull<u8>> {

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
 
 use super::seam::{Blob, Mapped, Storage};
+use crate::sync::Unpoisoned;
 
 /// Holds a dataset's files as byte vectors.
 #[derive(Debug, Default)]
@@ -36,12 +37,12 @@ impl Memory {
 
     /// The keys of all files.
     pub fn keys(&self) -> Vec<String> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.files.lock().unpoisoned().keys().cloned().collect()
     }
 
     /// A file's bytes; `None` if there is no such file, or if it is a mapped shard that is still being written.
     pub fn read(&self, key: &str) -> Option<Vec<u8>> {
-        match self.files.lock().unwrap_or_else(PoisonError::into_inner).get(key)? {
+        match self.files.lock().unpoisoned().get(key)? {
             File::Document(bytes) => Some(bytes.clone()),
             File::Blob(block) => block.bytes(),
         }
@@ -60,18 +61,18 @@ impl Storage for Memory {
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock().unpoisoned();
         files.insert(key.to_owned(), File::Document(bytes.to_vec()));
         Ok(())
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.files.lock().unpoisoned().remove(key);
         Ok(())
     }
 
     fn is_used(&self) -> bool {
-        !self.files.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.files.lock().unpoisoned().is_empty()
     }
 }
 
@@ -115,12 +116,12 @@ impl Block {
     }
 
     fn state(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write().unpoisoned()
     }
 
     /// `None` as long as somebody may write through the map.
     fn bytes(&self) -> Option<Vec<u8>> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read().unpoisoned();
         if !state.finished {
             return None;
         }
@@ -205,7 +206,7 @@ impl Blob for MemoryBlob {
     fn done_with(&self, _offset: u64, _len: u64) {}
 
     fn publish(&self) -> io::Result<()> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock().unpoisoned();
         files.insert(self.key.clone(), File::Blob(self.block.clone()));
         Ok(())
     }

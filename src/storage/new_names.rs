@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::fs::system::sync_folder;
+use crate::sync::Unpoisoned;
 
 #[derive(Debug, Default)]
 pub(super) struct NewNames(Mutex<BTreeMap<PathBuf, u64>>);
@@ -16,7 +17,7 @@ pub(super) type Noted = Vec<(PathBuf, u64)>;
 
 impl NewNames {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 
     /// Makes a name in `folder`. Under the lock, so that nobody finds the name and does not find it noted.

@@ -6,8 +6,8 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use super::seam::{Blob, Mapped, PAGE, Storage, WRITES_AT_ONCE};
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
 use crate::fs::Identity;
+use crate::sync::Unpoisoned;
 
 // More is not worth the wait of `create`.
 const TRIAL_BYTES: u64 = 24 << 20;
@@ -78,7 +79,7 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(S
     }
     let piece = run.piece();
     let key = (Identity::at(folder)?.device, sync, piece);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock().unpoisoned();
     let rates = match known.iter().find(|(of, _)| *of == key) {
         Some((_, rates)) => rates.clone(),
         None => {
@@ -117,7 +118,7 @@ pub(crate) fn speed(folder: &Path, way: StorageKind, run: &Expected, sync: bool)
         return Ok(rate.map(StorageSpeed::Core));
     }
     let key = (Identity::at(folder)?.device, sync, piece);
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = KNOWN.lock().unpoisoned();
     let of_key = known.iter().position(|(of, _)| *of == key);
     let rates = of_key.map_or(&[][..], |at| &known[at].1.0);
     if let Some((_, rate)) = rates.iter().find(|(of, _)| *of == way) {

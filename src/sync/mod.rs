@@ -10,6 +10,7 @@ mod model;
 mod polled;
 mod primitives;
 mod relay;
+mod unpoisoned;
 mod watchers;
 
 pub(crate) use self::lanes::{Lane, Lanes, Turn};
@@ -17,6 +18,7 @@ pub(crate) use self::primitives::{
     Condvar, Mutex, MutexGuard, Receiver, RwLock, RwLockReadGuard, RwLockWriteGuard, Sender, atomic, bounded,
 };
 pub(crate) use self::relay::Relay;
+pub(crate) use self::unpoisoned::Unpoisoned;
 pub(crate) use self::watchers::{Pending, Watcher, Watchers, event};
 
 use atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,9 @@
 //! A queue into which a thread that must never wait can put things without waking anybody.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::primitives::{Condvar, Mutex, MutexGuard, Receiver, Sender, bounded};
+use super::unpoisoned::Unpoisoned;
 
 // A thread that waits looks again when it has waited for a quarter longer, so a look comes late by no more than that
 // part of the time since the last thing came, and a camera that pauses costs next to nothing.
@@ -51,7 +51,7 @@ impl<T> PolledQueue<T> {
     }
 
     fn asleep(&self) -> MutexGuard<'_, Asleep> {
-        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asleep.lock().unpoisoned()
     }
 
     /// Waits for nobody and wakes nobody, unless the queue is full.
@@ -108,7 +108,7 @@ impl<T> PolledQueue<T> {
             }
             asleep.threads += 1;
             if asleep.watched {
-                asleep = self.came.wait(asleep).unwrap_or_else(PoisonError::into_inner);
+                asleep = self.came.wait(asleep).unpoisoned();
             } else {
                 asleep.watched = true;
                 let pause = (since.elapsed() / LOOKS_AFTER).clamp(PAUSE_MIN, PAUSE_MAX);
@@ -127,7 +127,7 @@ impl<T> PolledQueue<T> {
 
     #[cfg(not(loom))]
     fn pause<'a>(&self, asleep: MutexGuard<'a, Asleep>, time: Duration) -> MutexGuard<'a, Asleep> {
-        self.came.wait_timeout(asleep, time).unwrap_or_else(PoisonError::into_inner).0
+        self.came.wait_timeout(asleep, time).unpoisoned().0
     }
 
     /// A model has no clock: the time may be up at any moment.

@@ -9,10 +9,11 @@
 //! while the level changes may be overlooked by whoever changes it, so somebody looks at the level again from time to
 //! time, as long as there is a watcher: the thread that closes shards.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::primitives::RwLock;
 use super::primitives::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use super::unpoisoned::Unpoisoned;
 
 /// What can be heard of, a bit each.
 pub(crate) mod event {
@@ -105,7 +106,7 @@ impl Watchers {
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Arc<Watcher>>)) {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.write().unpoisoned();
         let mut list = all.to_vec();
         change(&mut list);
         // Relaxed: `end` changes the list once more after it has set this.
@@ -126,7 +127,7 @@ impl Watchers {
 
     /// Not under the lock: a watcher that is told may add another.
     fn all(&self) -> Arc<[Arc<Watcher>]> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all.read().unpoisoned().clone()
     }
 
     /// Something has happened, and shows where those who are told will look.

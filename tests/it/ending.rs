@@ -16,6 +16,30 @@ fn commit(acquisition: &Acquisition, number: u64) -> Result<(), Error> {
     slot.commit(number, Record::default())
 }
 
+/// Checks that whoever prints an error and then its sources says nothing twice.
+fn said_once(error: &dyn std::error::Error) {
+    let chain: Vec<String> =
+        std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect();
+    for links in chain.windows(2) {
+        assert!(!links[0].contains(&links[1]), "{chain:?}");
+    }
+}
+
+#[test]
+fn what_an_error_says_none_of_its_sources_says_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let acquisition = Acquisition::create(&path, tiny(None, 8)).unwrap();
+    let commit = || acquisition.acquire().unwrap().try_commit(Some(0), Record::default());
+    commit().unwrap();
+    said_once(&*commit().unwrap_err());
+    std::fs::rename(&path, folder.path().join("moved.zarr")).unwrap();
+    let unfinished = acquisition.finish().unwrap_err();
+    assert!(matches!(unfinished.error, Error::Io { .. }), "{unfinished}");
+    said_once(&unfinished);
+    said_once(&unfinished.error);
+}
+
 /// Checks that the image at `path` holds the frames `numbers` of `end`, and the fill value elsewhere.
 fn holds(path: &Path, numbers: impl IntoIterator<Item = u64>, end: u64) {
     let array = Array::open(path.join("0")).unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use crate::engine::{Arrival, Engine};
 use crate::error::{Error, RefusedNumber};
 use crate::record::NUMBER_IN_RECORD;
 use crate::ring::Loan;
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, Unpoisoned};
 use crate::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Memory};
 
 /// What one of the threads of a program does next.
@@ -176,7 +176,7 @@ fn relieve(program: &mut Program, for_long: bool) -> Result<(), TestCaseError> {
     let engine = program.engine.clone();
     engine.pump();
     engine.wake_if_work_waits();
-    let gathering = || engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).layers_gathering();
+    let gathering = || engine.sequencer.lock().unpoisoned().layers_gathering();
     wait_until(|| engine.layers.in_use() == gathering() || !engine.tickets.is_empty())?;
     program.make(Step::KeepAll)?;
     program.was_relieved = true;
@@ -188,7 +188,7 @@ fn relieve(program: &mut Program, for_long: bool) -> Result<(), TestCaseError> {
 /// The sequencer gets no time but at the steps that say so: until then, the workers wait for it, too.
 fn run(program: &mut Program, steps: &[Step]) -> Result<(), TestCaseError> {
     let engine = program.engine.clone();
-    let hold = || -> MutexGuard<_> { engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner) };
+    let hold = || -> MutexGuard<_> { engine.sequencer.lock().unpoisoned() };
     let mut held = hold();
     for &step in steps {
         if let Step::Pump | Step::Relieve(_) = step {

@@ -14,11 +14,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::fs::look;
+use crate::fs::{document, look};
 
 /// A tree of more levels, or of more nodes, is none that is looked at as a whole.
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
+/// Folders above a node that are looked at.
+pub(crate) const ABOVE_MAX: usize = 16;
 /// The documents of Zarr, by which a folder is known to be a node.
 pub(crate) const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
 
@@ -58,6 +60,16 @@ pub(crate) fn below(group: &str, name: &str) -> String {
 /// Whether there is a group or an array at `path`, readable or not.
 pub(crate) fn has_node(path: &Path) -> bool {
     DOCUMENTS.iter().any(|name| look::is_file(&path.join(name)))
+}
+
+/// The groups around a node, the nearest first. What stands there and is no group is no concern of the node.
+pub(crate) fn groups_around(node: &Path) -> impl Iterator<Item = &Path> {
+    let is_group = |folder: &&Path| match document::read(&folder.join("zarr.json")) {
+        Ok(Some(document)) => document["node_type"] == "group",
+        Ok(None) => look::is_file(&folder.join(".zgroup")),
+        Err(_) => false,
+    };
+    node.ancestors().skip(1).take(ABOVE_MAX).take_while(is_group)
 }
 
 /// Whether a node has documents of Zarr v2 beside its `zarr.json`.

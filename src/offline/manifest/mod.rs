@@ -27,6 +27,7 @@ use serde_json::Value;
 
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Refusal, Result};
+use crate::format::consolidated;
 use crate::format::index::Range;
 use crate::format::provenance::ProvenanceMut;
 use crate::format::rules;
@@ -292,7 +293,7 @@ fn write_folder(
             NodeKind::Group(_) => {
                 let mut document = node.document()?;
                 // What is consolidated there describes other arrays than these.
-                document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
+                consolidated::take(&mut document);
                 forget_slots(&mut document);
                 forms.group(&node.name, &document)?;
             }

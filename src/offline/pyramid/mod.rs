@@ -18,7 +18,7 @@ mod publish;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rayon::ThreadPool;
 use serde_json::{Map, Value, json};
@@ -35,6 +35,7 @@ use crate::offline::repack::lanes::ShardLanes;
 use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{documents, lock, space};
+use crate::sync::Unpoisoned;
 use halving::Halving;
 use image::{MultiscaleImage, NewLevel, group};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
@@ -197,7 +198,7 @@ impl Pyramid {
         self.counters.go_on()?;
         self.publication().publish(&self.replaced)?;
         staging.finish()?;
-        Ok(summary(totals.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        Ok(summary(totals.into_inner().unpoisoned()))
     }
 
     /// Makes level after level, in the staging folder.
@@ -208,7 +209,7 @@ impl Pyramid {
             let pixels = todo.iter().map(|(_, position)| change.pixel_bytes(position)).fold(0, u64::saturating_add);
             // Where nothing is to be read, nothing is to be made.
             self.counters.done.fetch_add(bytes_of(metadata).saturating_sub(pixels), Relaxed);
-            let made = |_, outcome| totals.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            let made = |_, outcome| totals.lock().unpoisoned().add(outcome);
             self.lanes(&change, todo.len())?.make(&[&change], &todo, &self.counters, made)?;
             let file = Staging::place(&self.staging, &told.path).join("zarr.json");
             documents::put_for(&file, document, self.image.finest.document())?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::config::StorageKind;
 use crate::error::{Error, Refusal, Result};
@@ -17,6 +17,7 @@ use crate::format::zip::{Content, crc32};
 use crate::fs::archives::{OpenArchive, Pin, directory, pin};
 use crate::fs::system::{self, FileExt, open_unfollowed};
 use crate::storage::{Archive, ArchiveView, FoundEntry};
+use crate::sync::Unpoisoned;
 
 const WINDOW_BYTES: u64 = 1 << 20;
 /// As many entries as a directory may have.
@@ -75,7 +76,7 @@ impl FoundArchive {
 
     /// From now on the archive is shown as its directory says.
     pub(super) fn show_as_written(&self) {
-        self.pin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.pin.lock().unpoisoned().take();
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rayon::prelude::*;
 
@@ -21,6 +21,7 @@ use crate::offline::hierarchy::walk::{FileAt, Tree};
 use crate::offline::layers::{Budget, Came, FoundFrames, FoundLayers, groups};
 use crate::offline::lost::LostChunks;
 use crate::offline::progress::ProgressCounters;
+use crate::sync::Unpoisoned;
 
 pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
     look::file_bytes(path).unwrap_or(0)
@@ -195,7 +196,7 @@ fn part(
         let (path, position) = *file;
         let plan = shard::plan(root, image, path, position)?;
         counters.add(file_bytes(file));
-        let mut layers = layers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layers = layers.lock().unpoisoned();
         for seen in &plan.chunks {
             let place = image.map.chunk_position(position, seen.header.chunk.into());
             let place = place.ok_or_else(|| Error::format(path, "holds a chunk outside the array"))?;
@@ -210,7 +211,7 @@ fn part(
     };
     let nothing = || RecoveredPart::new(FoundFrames::default());
     let mut part = group.par_iter().map(look).try_reduce(nothing, |one, other| Ok(one.add(other)))?;
-    let layers = layers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let layers = layers.into_inner().unpoisoned();
     let counted = part.found.add_layers(layers, &image.map, budget);
     counted.map_err(|reason| Error::format(image.node.array.path(), reason))?;
     Ok(part)

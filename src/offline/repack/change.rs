@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::design::Design;
 use super::options::RepackOptions;
@@ -18,6 +18,7 @@ use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::decode::DecodeWorker;
 use crate::offline::pyramid::halving::Halving;
+use crate::sync::Unpoisoned;
 use crate::words::{IS, count, of_number};
 
 /// More shards than this are not made only to be empty.
@@ -82,11 +83,11 @@ impl<T> fmt::Debug for Idle<T> {
 
 impl<T> Idle<T> {
     pub(super) fn take(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.0.lock().unpoisoned().pop()
     }
 
     pub(super) fn give_back(&self, thing: T) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(thing);
+        self.0.lock().unpoisoned().push(thing);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::change::{Change, Work};
 use super::order::{ChunkOrder, morton};
@@ -14,6 +14,7 @@ use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::shard_file::ShardFile;
+use crate::sync::Unpoisoned;
 
 /// A chunk of a new shard and where its bytes are now.
 pub(super) struct SourceChunk {
@@ -80,7 +81,7 @@ impl Change {
         if self.target.layout().has_index() || !self.source.layout().has_index() {
             return open();
         }
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock().unpoisoned();
         if let Some((_, file)) = recent.iter().find(|(known, _)| known == position) {
             return Ok(file.clone());
         }
@@ -195,7 +196,7 @@ impl<'a> SourceFiles<'a> {
     }
 
     pub(super) fn get(&self, number: usize) -> Result<ShardFile> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock().unpoisoned();
         if let Some(at) = open.iter().position(|(known, _)| *known == number) {
             return Ok(open.swap_remove(at).1);
         }
@@ -207,6 +208,6 @@ impl<'a> SourceFiles<'a> {
     }
 
     pub(super) fn give_back(&self, number: usize, file: ShardFile) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).push((number, file));
+        self.open.lock().unpoisoned().push((number, file));
     }
 }

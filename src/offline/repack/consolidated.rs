@@ -14,17 +14,14 @@ use super::groups::RepackedGroup;
 use super::nodes::is_above;
 use super::staging::{below, is_behind_link};
 use crate::error::{Error, Result};
+use crate::format::consolidated::{self, OF_ZARR2};
 use crate::format::keys::is_below;
 use crate::fs::{Lock, document, look};
 use crate::offline::hierarchy::walk::{self, Node};
+use crate::offline::hierarchy::{ABOVE_MAX, groups_around};
 
-const FIELD: &str = "consolidated_metadata";
-const METADATA: &str = "/consolidated_metadata/metadata";
 /// In the staging folder: what was set aside, by the group's path from the dataset's root.
 const ASIDE: &str = "consolidated.json";
-/// The document in which Zarr v2 has it.
-const OF_ZARR2: &str = ".zmetadata";
-const ABOVE_MAX: usize = 16;
 
 /// The consolidated metadata of a dataset and of the groups around it, while the dataset changes.
 #[derive(Debug)]
@@ -51,7 +48,7 @@ impl Consolidated {
     pub(crate) fn around(root: &Path, names: &[&str]) -> Result<Self> {
         let mut groups: Vec<_> = names.iter().rev().map(|name| ((*name).to_owned(), below(root, name))).collect();
         let mut locks = Vec::new();
-        for (steps, above) in groups_above(root).enumerate() {
+        for (steps, above) in groups_around(root).enumerate() {
             locks.push(Lock::on_folder(above)?);
             groups.push(("../".repeat(steps + 1), above.to_path_buf()));
         }
@@ -73,7 +70,7 @@ impl Consolidated {
                 }
                 continue;
             };
-            if let Some(consolidated) = document.as_object_mut().and_then(|document| document.shift_remove(FIELD)) {
+            if let Some(consolidated) = consolidated::take(&mut document) {
                 aside.insert(name.clone(), consolidated);
                 changed.push((file, document));
             }
@@ -93,12 +90,8 @@ impl Consolidated {
         let before = self.known()?;
         let mut aside = before.clone();
         for (name, folder) in &self.groups {
-            let metadata = aside.get_mut(name).and_then(|said| said.get_mut("metadata")).and_then(Value::as_object_mut);
-            let Some(metadata) = metadata else { continue };
-            for key in nodes.iter().filter_map(|node| node.strip_prefix(folder).ok()?.to_str()) {
-                metadata.entry(key).or_insert(Value::Null);
-            }
-            parents_first(metadata);
+            let Some(metadata) = aside.get_mut(name).and_then(consolidated::metadata_mut) else { continue };
+            consolidated::add(metadata, nodes.iter().filter_map(|node| node.strip_prefix(folder).ok()?.to_str()));
         }
         if aside == before { Ok(()) } else { put(&self.aside, &Value::Object(aside)) }
     }
@@ -116,8 +109,8 @@ impl Consolidated {
                 }
                 continue;
             };
-            if let (Some(consolidated), None) = (aside.shift_remove(name), document.get(FIELD)) {
-                document[FIELD] = consolidated;
+            if let (Some(said), false) = (aside.shift_remove(name), consolidated::has_field(&document)) {
+                consolidated::put(&mut document, said);
                 refresh(folder, &mut document)?;
                 put(&file, &document)?;
             }
@@ -128,15 +121,9 @@ impl Consolidated {
     /// Lets it say what the nodes say now, where only their attributes have changed.
     pub(crate) fn refresh(&self) -> Result<()> {
         for (_, folder) in &self.groups {
-            let file = folder.join("zarr.json");
-            let Some(before) = document::read(&file)? else {
-                put_zarr2(folder)?;
-                continue;
-            };
-            let mut document = before.clone();
-            refresh(folder, &mut document)?;
-            if document != before {
-                put(&file, &document)?;
+            let (file, of_zarr2) = (folder.join("zarr.json"), folder.join(OF_ZARR2));
+            if !change(&file, |document| refresh(folder, document))? {
+                change(&of_zarr2, |document| refresh_zarr2(folder, document))?;
             }
         }
         Ok(())
@@ -148,19 +135,10 @@ impl Consolidated {
     }
 }
 
-/// The groups around a dataset, the innermost first. What stands there and is no group is no concern of it.
-fn groups_above(root: &Path) -> impl Iterator<Item = &Path> {
-    root.ancestors().skip(1).take(ABOVE_MAX).take_while(|above| match document::read(&above.join("zarr.json")) {
-        Ok(Some(document)) => document["node_type"] == "group",
-        Ok(None) => look::is_file(&above.join(".zgroup")),
-        Err(_) => false,
-    })
-}
-
 /// Refuses consolidated metadata that could not say what becomes of the dataset at `root`, before any of it changes.
 pub(super) fn refuse_broken(root: &Path, groups: &[RepackedGroup]) -> Result<()> {
     let within: Vec<_> = groups.iter().map(|group| below(root, &group.name)).collect();
-    for folder in groups_above(root).chain(within.iter().map(PathBuf::as_path)) {
+    for folder in groups_around(root).chain(within.iter().map(PathBuf::as_path)) {
         let help = "; mend it, or remove it, as readers do without";
         document::read(&folder.join(OF_ZARR2)).map_err(|error| error.with(help))?;
     }
@@ -172,49 +150,38 @@ impl RepackedGroup {
     /// one of Zarr v3 and did so in Zarr v2. [`refresh`](Self::refresh) fills in what they say.
     pub(super) fn consolidate_as_before(&mut self, root: &Path, nodes: &BTreeSet<String>) {
         let was_consolidated = self.is_new && below(root, &self.name).join(OF_ZARR2).is_file();
-        if was_consolidated && self.document.get(FIELD).is_none() {
-            self.document[FIELD] = inline(Map::default());
+        if was_consolidated && !consolidated::has_field(&self.document) {
+            consolidated::put(&mut self.document, consolidated::zarr3(Map::default()));
         }
-        let Some(metadata) = self.document.pointer_mut(METADATA).and_then(Value::as_object_mut) else { return };
+        let Some(metadata) = consolidated::nodes_mut(&mut self.document) else { return };
         let start = if self.name.is_empty() { String::new() } else { format!("{}/", self.name) };
         let names = nodes.iter().filter_map(|name| name.strip_prefix(&start)).filter(|name| !name.is_empty());
-        let known = metadata.len();
-        for name in names {
-            metadata.entry(name).or_insert(Value::Null);
-        }
-        if metadata.len() > known {
-            parents_first(metadata);
-            self.is_new = true;
-        }
+        self.is_new |= consolidated::add(metadata, names);
     }
 
     /// Lets what it says of the nodes below it be what they say themselves, in the dataset at `root`.
     pub(super) fn refresh(&self, root: &Path) -> Result<()> {
         let folder = below(root, &self.name);
-        let Some(before) = document::read(&folder.join("zarr.json"))? else { return Ok(()) };
-        let mut document = before.clone();
-        refresh(&folder, &mut document)?;
-        if document == before { Ok(()) } else { put(&folder.join("zarr.json"), &document) }
+        change(&folder.join("zarr.json"), |document| refresh(&folder, document)).map(drop)
     }
 }
 
-/// Puts groups before what is in them, and all of one group side by side: zarr-python finds nothing else.
-fn parents_first(metadata: &mut Map<String, Value>) {
-    let mut nodes: Vec<_> = std::mem::take(metadata).into_iter().collect();
-    nodes.sort_by_cached_key(|(name, _)| (name.matches('/').count(), name.clone()));
-    metadata.extend(nodes);
-}
-
-/// What a group of Zarr v3 says of these nodes below it.
-fn inline(nodes: Map<String, Value>) -> Value {
-    json!({"kind": "inline", "must_understand": false, "metadata": nodes})
+/// Changes a document, if it is there. Whether it is.
+fn change(file: &Path, change: impl FnOnce(&mut Value) -> Result<()>) -> Result<bool> {
+    let Some(before) = document::read(file)? else { return Ok(false) };
+    let mut document = before.clone();
+    change(&mut document)?;
+    if document != before {
+        put(file, &document)?;
+    }
+    Ok(true)
 }
 
 /// Refuses a new dataset in groups whose consolidated metadata would not name it.
 pub(super) fn refuse_around(out: &Path) -> Result<()> {
     for above in out.ancestors().skip(1).take(ABOVE_MAX) {
-        let is_consolidated = match document::consolidated(&above.join("zarr.json")) {
-            Ok(Some(said)) => !said.is_null(),
+        let is_consolidated = match document::read(&above.join("zarr.json")) {
+            Ok(Some(document)) => consolidated::of(&document).is_some(),
             Ok(None) => look::is_file(&above.join(".zgroup")) && look::is_file(&above.join(OF_ZARR2)),
             Err(_) => false,
         };
@@ -225,11 +192,6 @@ pub(super) fn refuse_around(out: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether the document of a group of Zarr v3 says something of the nodes below it.
-pub(super) fn is_consolidated(document: &Value) -> bool {
-    document.pointer(METADATA).is_some_and(Value::is_object)
 }
 
 /// Makes the consolidated metadata of a group of Zarr v2, of the nodes below it that have these names.
@@ -245,7 +207,7 @@ pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>
             }
         }
     }
-    put(&folder.join(OF_ZARR2), &json!({"zarr_consolidated_format": 1, "metadata": metadata}))
+    put(&folder.join(OF_ZARR2), &consolidated::zarr2(metadata))
 }
 
 /// Makes the consolidated metadata of all groups of Zarr v2 anew that have some, in the dataset at `root`: what was
@@ -260,22 +222,42 @@ pub(super) fn renew_zarr2(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lets the consolidated metadata of Zarr v2 in a folder, if there are some, say what the documents below it say now.
-fn put_zarr2(folder: &Path) -> Result<()> {
-    let file = folder.join(OF_ZARR2);
-    let Some(before) = document::read(&file)? else { return Ok(()) };
-    let mut document = before.clone();
-    refresh_zarr2(folder, &mut document)?;
-    if document == before { Ok(()) } else { put(&file, &document) }
+/// Lets consolidated metadata of Zarr v2 say what the documents below `folder` say now.
+fn refresh_zarr2(folder: &Path, said: &mut Value) -> Result<()> {
+    refresh_all(consolidated::metadata_mut(said), |key| folder.join(key), |known, now| *known = now)
 }
 
-/// The same, of what stood in that document. What is gone is left out, and of what can't be read stays what is known.
-fn refresh_zarr2(folder: &Path, document: &mut Value) -> Result<()> {
-    let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
+/// The same of Zarr v3, in the document of the group.
+fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
+    let file = |name: &str| folder.join(name).join("zarr.json");
+    refresh_all(consolidated::nodes_mut(document), file, |known, mut now| {
+        let is_group = now["node_type"] == "group";
+        if is_group && known.is_null() {
+            consolidated::put(&mut now, consolidated::zarr3(Map::new()));
+        } else if is_group {
+            // What it says of those below it stays: readers want all of it here, or none of it.
+            let now = now.get("attributes").cloned().unwrap_or_else(|| json!({}));
+            if known.get("attributes").unwrap_or(&json!({})) != &now {
+                known["attributes"] = now;
+            }
+            return;
+        }
+        *known = now;
+    })
+}
+
+/// Lets `renew` say of each document what it says now. What is gone is left out, and of what can't be read stays what
+/// is known.
+fn refresh_all(
+    metadata: Option<&mut Map<String, Value>>,
+    file: impl Fn(&str) -> PathBuf,
+    renew: impl Fn(&mut Value, Value),
+) -> Result<()> {
+    let Some(metadata) = metadata else { return Ok(()) };
     let mut gone = Vec::new();
     for (key, known) in metadata.iter_mut().filter(|(key, _)| is_below(key)) {
-        match readable(&folder.join(key), known)? {
-            Some(now) => *known = now,
+        match readable(&file(key), known)? {
+            Some(now) => renew(known, now),
             None => gone.push(key.clone()),
         }
     }
@@ -292,32 +274,4 @@ fn readable(file: &Path, known: &Value) -> Result<Option<Value>> {
         }
         now => now,
     }
-}
-
-/// Lets a group's consolidated metadata say what the documents below it say now. What is gone is left out, and of what
-/// can't be read stays what is known.
-fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
-    let Some(metadata) = document.pointer_mut(METADATA).and_then(Value::as_object_mut) else {
-        return Ok(());
-    };
-    let mut gone = Vec::new();
-    for (name, known) in metadata.iter_mut().filter(|(name, _)| is_below(name)) {
-        match readable(&folder.join(name).join("zarr.json"), known)? {
-            // Of a group, what it says of those below it stays: readers want all of it here, or none of it.
-            Some(mut now) if now["node_type"] == "group" && known.is_null() => {
-                now[FIELD] = inline(Map::new());
-                *known = now;
-            }
-            Some(now) if now["node_type"] == "group" => {
-                let now = now.get("attributes").cloned().unwrap_or_else(|| json!({}));
-                if known.get("attributes").unwrap_or(&json!({})) != &now {
-                    known["attributes"] = now;
-                }
-            }
-            Some(now) => *known = now,
-            None => gone.push(name.clone()),
-        }
-    }
-    gone.iter().for_each(|name| drop(metadata.shift_remove(name)));
-    Ok(())
 }

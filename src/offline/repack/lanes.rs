@@ -1,7 +1,7 @@
 //! Shards in the making at once, within the memory that was granted.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::change::Change;
@@ -9,6 +9,7 @@ use super::progress::Tally;
 use super::shard::ShardOutcome;
 use crate::error::{Error, Result};
 use crate::offline::progress::{ProgressCounters, threads};
+use crate::sync::Unpoisoned;
 use crate::words::count;
 
 /// More chunks on their way in one shard than this help nobody.
@@ -64,13 +65,13 @@ impl ShardLanes {
                     Ok(outcome) => made(*number, outcome),
                     Err(error) => {
                         failed.store(true, Relaxed);
-                        first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        first_error.lock().unpoisoned().get_or_insert(error);
                     }
                 }
                 tally.settle(change.pixel_bytes(position));
             }
         };
         thread::scope(|scope| (0..self.count).for_each(|_| drop(scope.spawn(lane))));
-        first_error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        first_error.into_inner().unpoisoned().map_or(Ok(()), Err)
     }
 }

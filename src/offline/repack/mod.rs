@@ -54,7 +54,7 @@ mod zarr2_tree;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value, json};
 
@@ -64,6 +64,7 @@ use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
+use crate::sync::Unpoisoned;
 use change::Change;
 use consolidated::Consolidated;
 use groups::RepackedGroup;
@@ -361,11 +362,10 @@ impl Repack {
                 chunk_files.fetch_add(1, Relaxed);
             }
             self.jobs[job].chunks.fetch_add(outcome.chunks(), Relaxed);
-            totals.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            totals.lock().unpoisoned().add(outcome);
         };
         self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;
-        let Totals { shards_written, shards_found, chunks, bytes } =
-            totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Totals { shards_written, shards_found, chunks, bytes } = totals.into_inner().unpoisoned();
         let (chunk_files, bytes_pixels) = (chunk_files.into_inner(), self.counters.total());
         let already_done = false;
         Ok(RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, already_done })

@@ -13,7 +13,7 @@ use super::staging::{below, is_behind_link};
 use super::{consolidated, documents};
 use crate::error::Result;
 use crate::format::provenance::{self, ProvenanceMut};
-use crate::format::zarr2;
+use crate::format::{self, zarr2};
 use crate::fs::document;
 
 /// A dataset whose arrays are repacked, and what its documents say of them.
@@ -105,8 +105,8 @@ fn put_group(group: &RepackedGroup, root: &Path, jobs: &[ArrayJob]) -> Result<()
     }
     let file = below(root, &group.name).join("zarr.json");
     // It may be set aside just now.
-    if document::read(&file)?.is_some_and(|there| there.get("consolidated_metadata").is_none()) {
-        document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
+    if document::read(&file)?.is_some_and(|there| !format::consolidated::has_field(&there)) {
+        format::consolidated::take(&mut document);
     }
     documents::put(&file, &document)
 }
@@ -169,7 +169,7 @@ fn put_zarr2_groups(root: &Path, groups: &[&RepackedGroup], jobs: &[ArrayJob]) -
     }
     let names = groups.iter().map(|group| &group.name).chain(jobs.iter().map(|job| &job.name));
     let names: Vec<&String> = names.collect();
-    for group in groups.iter().filter(|group| consolidated::is_consolidated(&group.document)) {
+    for group in groups.iter().filter(|group| format::consolidated::nodes(&group.document).is_some()) {
         let is_below = |name: &&&String| is_above(&group.name, name) && ***name != group.name;
         let within = names.iter().filter(is_below).map(|name| name[group.name.len()..].trim_start_matches('/'));
         consolidated::make_zarr2(&below(root, &group.name), within)?;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use serde_json::Value;
 
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::provenance::{ProvenanceMut, Slots};
 use crate::format::{self, rules};
 use crate::fs::{document, links};
+use crate::sync::Unpoisoned;
 
 impl Store {
     /// Gives a key a value.
@@ -135,7 +136,7 @@ impl Store {
 
     fn settle(&mut self) -> Result<()> {
         let Some(editing) = self.editing.take() else { return Ok(()) };
-        let Editing { ledgers, _lock } = editing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Editing { ledgers, _lock } = editing.into_inner().unpoisoned();
         for (key, Ledger { pointer, chunks }) in ledgers {
             if let Some(chunks) = chunks {
                 self.speak(&key, pointer, |own| own.set_chunks(chunks))?;
@@ -148,7 +149,7 @@ impl Store {
         let editing = self.editing.as_ref().ok_or_else(|| {
             Error::config("store", self.root.display(), "was opened to read; Store::edit opens it to write")
         })?;
-        Ok(editing.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(editing.lock().unpoisoned())
     }
 
     /// Gives keys new values, or takes them away.

@@ -49,10 +49,8 @@ mod view;
 mod zarrs;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::error::{Error, Result};
 use crate::format;
@@ -60,6 +58,7 @@ use crate::format::index::Range;
 use crate::fs::{Lock, document, links, look};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
+use crate::sync::Unpoisoned;
 use disk::{Disk, Local};
 use list::Lister;
 pub use list::Listing;
@@ -213,13 +212,13 @@ impl Store {
     }
 
     fn views(&self) -> Arc<ArrayViews> {
-        self.views.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.views.read().unpoisoned().clone()
     }
 
     /// Documents say which arrays have shards.
     fn reload(&self) -> Result<()> {
         let views = Arc::new(ArrayViews::find(&self.root)?);
-        *self.views.write().unwrap_or_else(PoisonError::into_inner) = views;
+        *self.views.write().unpoisoned() = views;
         Ok(())
     }
 
@@ -320,8 +319,8 @@ impl Store {
             (KeyTarget::Document(_), None) => return Ok(Shown::Nothing),
             (KeyTarget::Document(view), Some(document)) => format::without_shards(view.layout.dialect, &document),
             // What a group has consolidated describes arrays with shards; without it, readers look at the arrays.
-            (_, Some(mut document)) if document["consolidated_metadata"].is_object() => {
-                document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
+            (_, Some(mut document)) if format::consolidated::of(&document).is_some() => {
+                format::consolidated::take(&mut document);
                 document
             }
             _ => return Ok(self.file(key)?.map_or(Shown::Nothing, Shown::File)),
@@ -331,11 +330,7 @@ impl Store {
 
     fn file(&self, key: &str) -> Result<Option<ShardFile>> {
         let path = self.root.join(key);
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => Ok(None),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            _ => ShardFile::open(path),
-        }
+        if look::is_folder(&path) { Ok(None) } else { ShardFile::open(path) }
     }
 
     /// All keys, in order.

@@ -1,7 +1,6 @@
 //! The sharded arrays of a dataset, found by their documents, and what this crate's writer says about them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -11,7 +10,7 @@ use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::{Files, Layout};
 use crate::format::provenance::{self, Provenance};
 use crate::format::{zarr2, zarr3, zarr3_draft};
-use crate::fs::{document, links};
+use crate::fs::{document, look};
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::visited::Visited;
@@ -267,23 +266,15 @@ impl ViewSearch<'_> {
 }
 
 fn list(path: &Path, is_folder: bool) -> Result<Vec<String>> {
-    links::check(path).map_err(|reason| Error::format(path, reason))?;
-    let entries = match fs::read_dir(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io("list", path, error)),
-        Ok(entries) => entries,
-    };
+    if !look::is_folder(path) {
+        return look::refuse_dangling(path).map(|()| Vec::new());
+    }
     let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| Error::io("list", path, error))?;
-        // What is not text is no key.
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let kind = fs::metadata(entry.path());
-        // What is hidden is work in progress, but for the documents of Zarr v2.
-        if !super::keys::is_hidden(&name)
-            && kind.is_ok_and(|kind| if is_folder { kind.is_dir() } else { kind.is_file() })
-        {
-            found.push(name);
+    for entry in look::list(path)? {
+        // What is not text is no key, and what is hidden is work in progress, but for the documents of Zarr v2.
+        let Some(name) = entry.file_name().and_then(|name| name.to_str()) else { continue };
+        if !super::keys::is_hidden(name) && look::is_folder_for_sure(&entry)? == is_folder {
+            found.push(name.to_owned());
         }
     }
     found.sort();
@@ -295,7 +286,8 @@ pub(super) fn folders(path: &Path) -> Result<Vec<String>> {
     list(path, true)
 }
 
-/// The names of the files in a folder that are part of the dataset.
+/// The names of the files in a folder that are part of the dataset. Whoever reads one is told of a link that leads
+/// nowhere, and of a pipe.
 pub(super) fn files(path: &Path) -> Result<Vec<String>> {
     list(path, false)
 }

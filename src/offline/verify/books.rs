@@ -10,6 +10,7 @@ use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use crate::offline::layers::FoundRanges;
 use crate::offline::ranges::{Gather, Ranges};
 use crate::record::{LOST, NO_FRAME};
+use crate::words::{IS, of_number};
 
 /// What a writer said about its frames at the end of a run.
 #[derive(Debug)]
@@ -48,7 +49,10 @@ pub(super) fn of_level(check: &Check, level: &CheckedImage, path: &Path) {
     if (more > 0 && is_told_whole(&level.own)) || (is_whole && finest.frames.map(|_| all) != level.own.frames) {
         let count = |own: &Provenance| own.frames.map_or("no".to_owned(), |frames| frames.to_string());
         let (frames, all) = (count(&level.own), count(&finest));
-        let what = format!("has {frames} frames, and {more} of them are missing in level 0, which has {all}");
+        let what = format!(
+            "has {frames} frames, and {more} of them {} missing in level 0, which has {all}",
+            of_number(&more, IS)
+        );
         check.damage(path, what);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde::Serialize;
 
@@ -13,6 +13,7 @@ use crate::fs::look;
 use crate::named::named;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::ProgressCounters;
+use crate::sync::Unpoisoned;
 
 /// An image that this crate wrote.
 pub(super) struct CheckedImage<'a> {
@@ -121,7 +122,7 @@ struct FindingLists {
 
 impl Findings {
     pub(super) fn add(&self, finding: Finding) {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.0.lock().unpoisoned();
         let kind = finding.severity as usize;
         found.counts[kind] += 1;
         if found.lists[kind].len() < FINDINGS_MAX {
@@ -130,12 +131,12 @@ impl Findings {
     }
 
     pub(super) fn damage(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).counts[0]
+        self.0.lock().unpoisoned().counts[0]
     }
 
     /// Damage first, each kind in order, and how many there are of each.
     pub(super) fn sorted(self) -> (Vec<Finding>, [u64; 3]) {
-        let FindingLists { mut lists, counts } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let FindingLists { mut lists, counts } = self.0.into_inner().unpoisoned();
         // Threads find in any order.
         for list in &mut lists {
             list.sort_by(|a, b| (&a.path, a.chunk, &a.what).cmp(&(&b.path, b.chunk, &b.what)));

@@ -7,8 +7,8 @@ mod shard;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -27,6 +27,7 @@ use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
+use crate::sync::Unpoisoned;
 use crate::words::{HAS, IS, count, count_that, of_number};
 use books::Books;
 use check::{Check, CheckedImage, Findings, reason};
@@ -337,7 +338,7 @@ impl<'a> CheckRun<'a> {
             let gathering = Mutex::new(FoundLayers::default());
             group.par_iter().try_for_each(|file| self.file(node, Some(image), file, sums, Some(&gathering)))?;
             let mut found = FoundFrames::default();
-            let layers = gathering.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let layers = gathering.into_inner().unpoisoned();
             let counted = found.add_layers(layers, map, &budget);
             counted
                 .or_else(|reason| self.check.found_in(node.array.path(), Error::format(node.array.path(), reason)))?;
@@ -401,7 +402,7 @@ impl<'a> CheckRun<'a> {
                 Ok(None) => return Ok(()),
                 Err(Error::Unsupported { reason, .. }) => {
                     sums.unchecked.fetch_add(1, Relaxed);
-                    elsewhere.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+                    elsewhere.lock().unpoisoned().get_or_insert(reason);
                     return Ok(());
                 }
                 Err(error) => return self.check.found_in(array.path(), error),
@@ -409,7 +410,7 @@ impl<'a> CheckRun<'a> {
             self.shard(array, &file, position, sums).check().or_else(|error| self.check.found_in(array.path(), error))
         };
         array.file_positions()?.par_iter().try_for_each(one)?;
-        if let Some(reason) = elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(reason) = elsewhere.into_inner().unpoisoned() {
             let unchecked = sums.unchecked.load(Relaxed);
             let (chunks, are) = (count(unchecked, "chunk"), of_number(&unchecked, IS));
             let what = format!("{chunks} that its manifest names {are} not read here: {reason}");

@@ -1,8 +1,8 @@
 //! One file of an array under check: its index, its chunks, and the headers before these.
 
 use std::collections::HashSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -20,6 +20,7 @@ use crate::offline::array::shard_file::ShardFile;
 use crate::offline::layers::{Came, FoundLayers};
 use crate::offline::scan::{self, ExpectedHeaders, Seen};
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
+use crate::sync::Unpoisoned;
 use crate::words::{IS, WAS, count_that, of_number};
 
 /// What the files of an array add up to.
@@ -265,7 +266,7 @@ impl ShardCheck<'_> {
     /// Notes which frames the chunks hold.
     fn note_frames(&self, entries: &[(u64, Range)], before: &[Before]) {
         let Some(gathering) = self.gathering else { return };
-        let mut layers = gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layers = gathering.lock().unpoisoned();
         for ((chunk, _), before) in entries.iter().zip(before) {
             let came = if let Before::Header(came) = before { Some(came.clone()) } else { None };
             if let Some(place) = self.array.layout().chunk_at(self.position, *chunk) {

@@ -12,7 +12,7 @@
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::super::seam::{Blob, Mapped};
 use super::super::window::{Access, Window};
@@ -21,6 +21,7 @@ use super::table::Entry;
 use crate::format::zip::local::PAGE;
 use crate::format::zip::{Content, crc32};
 use crate::fs::system::{self, FileExt};
+use crate::sync::Unpoisoned;
 
 pub(super) struct ArchiveBlob {
     archive: Arc<Archive>,
@@ -79,7 +80,7 @@ impl ArchiveBlob {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unpoisoned()
     }
 
     /// Where the first place of the index begins.

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use super::super::reserve::{BALLAST_BYTES, DiskReserve};
 use super::super::window::Access;
@@ -16,6 +16,7 @@ use crate::format::zip::local::{self, Kind, PAGE};
 use crate::format::zip::{Content, Modified};
 use crate::fs::system::{self, FileSystem, is_no_room};
 use crate::fs::{Identity, growth};
+use crate::sync::Unpoisoned;
 
 /// An archive that is being written.
 #[derive(Debug)]
@@ -66,11 +67,11 @@ impl Archive {
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unpoisoned()
     }
 
     pub(super) fn tail(&self) -> MutexGuard<'_, Tail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tail.lock().unpoisoned()
     }
 
     pub(super) fn direct(&self) -> Option<Arc<File>> {

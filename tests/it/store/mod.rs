@@ -412,3 +412,26 @@ fn paint(pixels: &mut [u8], at: usize, value: u8) {
         pixels[t * 64 + (y + row) * 8 + x..][..4].fill(value);
     }
 }
+
+/// What stands where a shard would and is none is told, rather than read as chunks that nobody wrote.
+#[test]
+fn what_is_no_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = acquired(folder.path(), &config(Dialect::Zarr3, Placement::Fixed, IndexLocation::End));
+    let store = Store::open(&path).unwrap();
+    let shard = path.join("0/c/0/0/0");
+    fs::remove_file(&shard).unwrap();
+    let link = |shard: &Path| std::os::unix::fs::symlink("elsewhere", shard).unwrap();
+    let pipe = |shard: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, shard, rustix::fs::Mode::RWXU).unwrap();
+    for (made, words) in
+        [(&link as &dyn Fn(&Path), "is a link to something that is not here"), (&pipe, "is not a regular file")]
+    {
+        made(&shard);
+        let told = [store.list().map(drop), store.list_prefix("0/c/").map(drop), store.get("0/c/0/0/0").map(drop)];
+        for told in told {
+            let error = told.unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        fs::remove_file(&shard).unwrap();
+    }
+}

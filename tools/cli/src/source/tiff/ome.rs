@@ -11,7 +11,7 @@ use super::ome_xml::{Ome, OmeImage, TiffDataBlock, is_ome};
 use super::pages::{in_order, refuse_series};
 use super::planes::{PlaneReader, PlaneSource, RecordingFacts};
 use super::stack::Stack;
-use shardwright::words::{IS, count_that};
+use shardwright::words::{self, IS, count_that, of_number};
 
 use crate::failure::Failure;
 
@@ -93,7 +93,7 @@ fn choose<'a>(
     let number = match series {
         Some(number) if number < count as u64 => number as usize,
         Some(number) => {
-            let why = format!("--series {number}: {} has {count} images:{}", path.display(), list());
+            let why = format!("--series {number}: {} has {}:{}", path.display(), words::count(count, "image"), list());
             return Err(Failure::Usage(why));
         }
         None if count == 1 => 0,
@@ -221,7 +221,8 @@ impl Set {
         }
         let mut notes = choice.notes;
         if outside > 0 {
-            notes.push(format!("{outside} entries of the OME-XML lie outside its own sizes and are not read"));
+            let entries = of_number(&outside, ["entry of the OME-XML lies", "entries of the OME-XML lie"]);
+            notes.push(format!("{outside} {entries} outside its own sizes, and {} not read", of_number(&outside, IS)));
         }
         notes.append(&mut self.notes);
         Ok(self.conclude(axes, planes, notes))
