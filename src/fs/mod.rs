@@ -3,6 +3,8 @@
 //! the system.
 
 pub(crate) mod archives;
+#[cfg(feature = "offline")]
+pub(crate) mod attributes;
 pub(crate) mod bell;
 pub(crate) mod beneath;
 #[cfg(feature = "offline")]

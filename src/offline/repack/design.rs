@@ -12,7 +12,7 @@ use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
 use crate::format::codecs::Chain;
 use crate::format::layout::Layout;
-use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, voxel_offset};
+use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, scale, voxel_offset};
 use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension};
 use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules};
 use crate::fs::document;
@@ -293,10 +293,15 @@ fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
     }
 }
 
-/// Where the voxels of an array stood that was a volume. An array of a volume has z, y and x last.
-fn carried_offset(array: &Array, attributes: &Map<String, Value>) -> Option<[i64; 3]> {
+/// The scale that an array was in a volume. An array of a volume has z, y and x last.
+fn carried_scale<'a>(array: &Array, attributes: &'a Map<String, Value>) -> Option<&'a Value> {
     let [.., z, y, x] = array.shape() else { return None };
-    voxel_offset(attributes, [*x, *y, *z])
+    scale(attributes, [*x, *y, *z])
+}
+
+/// A scale's name, without the folders that it stood in.
+fn last_name(key: &str) -> String {
+    key.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// What is wished of a volume; where nothing is, what the old one was, if it was one.
@@ -306,8 +311,13 @@ fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOpt
         return volume;
     }
     let Some(old) = array.layout().volume() else {
-        if let (Some(offset), [0, 0, 0]) = (carried_offset(array, attributes), volume.voxel_offset) {
+        let carried = carried_scale(array, attributes);
+        if let (Some(offset), [0, 0, 0]) = (carried.and_then(voxel_offset), volume.voxel_offset) {
             volume.voxel_offset = offset;
+        }
+        // A name that nobody chose tells the resolution.
+        if let (Some(key), None) = (carried.and_then(|scale| scale["key"].as_str()), volume.resolution) {
+            volume.key = volume.key.or_else(|| Some(last_name(key)));
         }
         return volume;
     };
@@ -323,7 +333,7 @@ fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOpt
         volume.voxel_offset = old.voxel_offset;
     }
     volume.resolution = volume.resolution.or(old.resolution);
-    volume.key = volume.key.or_else(|| Some(old.key().rsplit('/').next().unwrap_or_default().to_owned()));
+    volume.key = volume.key.or_else(|| Some(last_name(old.key())));
     volume
 }
 

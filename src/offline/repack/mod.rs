@@ -34,6 +34,7 @@ mod ome_xml;
 mod options;
 mod order;
 mod pack;
+mod place;
 mod progress;
 mod receipt;
 mod refusal;
@@ -51,15 +52,13 @@ mod two_formats;
 mod writer;
 mod zarr2_tree;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use crate::archive_file::{check_dialect, is_archive_name};
-use crate::config::Dialect;
+use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
 use crate::fs::{self as os, Lock};
 use crate::fs::{links, look};
@@ -156,7 +155,7 @@ impl Repack {
         if is_there && !is_untidy {
             Staging::sweep(&staging);
         }
-        out.iter().try_for_each(|out| check_out(&root, out, options.to()))?;
+        out.iter().try_for_each(|out| place::check_out(&root, out, options.to()))?;
         out.iter().filter(|_| !is_there).try_for_each(|out| consolidated::refuse_around(out))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
@@ -223,6 +222,8 @@ impl Repack {
     /// As for [`Array::notes`].
     pub fn notes(&self) -> Result<Vec<String>> {
         let mut notes = self.notes.clone();
+        let documents = self.jobs.iter().map(|job| job.change.source.document());
+        notes.extend(place::note_of_owner(documents.chain([&*self.root])).filter(|_| self.out.is_none()));
         for job in &self.jobs {
             let of = if job.name.is_empty() { String::new() } else { format!("{}: ", job.name) };
             // Nobody else writes it while this holds its lock.
@@ -301,7 +302,7 @@ impl Repack {
             None if self.form == ResultForm::Designed => {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
                 consolidated.set_aside()?;
-                os::exchange(&staging.tree(), &self.root)?;
+                place::take(&staging.tree(), &self.root)?;
                 self.mentions().put_around()?;
                 consolidated.bring_back()?;
             }
@@ -415,7 +416,7 @@ impl Repack {
         consolidated.set_aside()?;
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             let made = Staging::place(&self.staging, &job.name);
-            os::exchange(&made, &below(&self.root, &job.name))?;
+            place::take(&made, &below(&self.root, &job.name))?;
         }
         self.mentions().put_groups(&self.root)?;
         consolidated.bring_back()
@@ -471,27 +472,4 @@ fn todo(jobs: &[ArrayJob]) -> Result<Vec<(usize, Vec<u64>)>> {
         todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
     }
     Ok(todo)
-}
-
-fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
-    if is_archive_name(out) {
-        check_dialect(dialect)?;
-    }
-    let may_be_made = if is_archive_name(out) { look::is_archive(out) } else { out.is_dir() };
-    if out.exists() && (!may_be_made || out == root) {
-        return Err(Error::Exists { path: out.to_path_buf() });
-    }
-    if out.starts_with(root) {
-        return Err(Error::config(
-            "out",
-            out.display(),
-            "lies in the dataset that is repacked; choose a path beside it",
-        ));
-    }
-    match out.parent() {
-        Some(parent) if !parent.is_dir() => {
-            fs::create_dir_all(parent).map_err(|error| Error::io("create", parent, error))
-        }
-        _ => Ok(()),
-    }
 }

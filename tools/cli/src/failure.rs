@@ -58,7 +58,8 @@ impl Fault {
     pub(crate) fn of_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
-            io::ErrorKind::NotFound => Self::NotFound,
+            // Of a path through a file, nothing is there either.
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound,
             _ => Self::Failed,
         }
     }

@@ -32,6 +32,10 @@ impl FromStr for RegionArg {
         if spans.iter().any(|span| span.0.is_some()) && spans.iter().any(|span| span.0.is_none()) {
             return Err("either all spans have a name, such as t=0:10,x=5:9, or none has".into());
         }
+        let names: Vec<&String> = spans.iter().filter_map(|span| span.0.as_ref()).collect();
+        if let Some((_, name)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            return Err(format!("region names {name} twice"));
+        }
         Ok(Self { spans })
     }
 }
@@ -79,6 +83,11 @@ impl RegionArg {
         }
         for (at, (name, span)) in self.spans.iter().enumerate() {
             let dim = match name {
+                Some(name) if names.iter().filter(|known| *known == name).count() > 1 => {
+                    let reason =
+                        format!("the array has several dimensions called {name}; give all spans, without names");
+                    return Err(Failure::Usage(format!("--region names {name}, and {reason}")));
+                }
                 None => at,
                 Some(name) => names.iter().position(|known| known == name).ok_or_else(|| {
                     let known = names.join(", ");
@@ -124,11 +133,20 @@ mod tests {
             ("5:5,:,:", "hold something"),
             ("z=1", "dimensions are t, y, x"),
             ("t=1,:,:", "either all spans"),
+            ("y=1,y=2", "region names y twice"),
+            ("x=1, t=2, x =1", "region names x twice"),
             ("a:b,:,:", "no span"),
             ("-1:2,:,:", "no span"),
         ] {
             let refused = within(text).unwrap_err().to_string();
             assert!(refused.contains(evidence), "{text}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_name_that_two_dimensions_have_chooses_neither() {
+        let region: RegionArg = "x=1".parse().unwrap();
+        let refused = region.within(&[4, 4], &["x", "x"]).unwrap_err().to_string();
+        assert!(refused.contains("several dimensions called x"), "{refused}");
     }
 }
