@@ -118,7 +118,7 @@ mod tests {
         keep_all(&new, &old).unwrap();
         let mode = |name: &str| fs::metadata(new.join(name)).unwrap().mode() & 0o7777;
         assert_eq!(["", "zarr.json", "c", "c/1", "c/1/2"].map(mode), [0o2750, 0o640, 0o700, 0o700, 0o700]);
-        let mut value = vec![0; 8];
+        let mut value = [0; 8];
         let kept = getxattr(new.join("zarr.json"), "user.k", &mut value[..]);
         assert!(!has_attributes || kept == Ok(1));
         assert!(may_keep_owner(&old));

@@ -322,7 +322,12 @@ fn designed(
     let Some(Node { path, kind: NodeKind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
     if !roots.copied && from != options.to() {
-        return Err(refusal::in_place(&path, from, options.to()));
+        let reason = format!(
+            "{} is of {}, whose documents have other names; write the result to a new dataset",
+            path.display(),
+            from.name()
+        );
+        return Err(Error::config("dialect", to, reason));
     }
     let refused = |error| refusal::of_array(error, &name, options);
     let design = Design::new(&source, &image, options, stays.then_some(&*name)).map_err(refused)?;
@@ -398,7 +403,7 @@ fn of_zarr3(
         let options = &options_of(source, options, is_carried, selection.stays_files(source));
         let is_new = changes_format(source);
         if is_new && !roots.copied {
-            return Err(refusal::in_place(&node.path, source.layout().dialect, options.to()));
+            return Err(refusal::in_place(&node.path, source.layout().dialect));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
         let group = |name: &str| groups.iter().rev().find(|group: &&RepackedGroup| group.name == name);

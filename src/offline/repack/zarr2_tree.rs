@@ -49,8 +49,12 @@ pub(super) fn jobs(
     let options = selection.options;
     if !roots.copied {
         let from = nodes::all_arrays(&nodes).find(|(_, array)| array.layout().rules().is_tree);
-        let from = from.map_or(options.to(), |(_, array)| array.layout().dialect);
-        return Err(refusal::in_place(roots.root, from, options.to()));
+        let reason = format!(
+            "{} is of {}, whose documents have other names; write the result to a new dataset",
+            roots.root.display(),
+            from.map_or(options.to(), |(_, array)| array.layout().dialect)
+        );
+        return Err(Error::config("dialect", options.to(), reason));
     }
     let left_out = LeftOut::of_zarr2(&nodes, selection).with(roots.absent, true);
     let (mut jobs, mut groups) = (Vec::new(), Vec::new());
