@@ -3,7 +3,6 @@
 //! the system.
 
 pub(crate) mod archives;
-#[cfg(feature = "offline")]
 pub(crate) mod attributes;
 pub(crate) mod bell;
 pub(crate) mod beneath;

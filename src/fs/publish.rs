@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-#[cfg(feature = "offline")]
 use super::attributes;
 use super::identity::Identity;
 use super::lock::Lock;

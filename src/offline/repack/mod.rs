@@ -140,11 +140,11 @@ impl Repack {
     /// # Errors
     ///
     /// [`Error::Config`] for sizes, levels or a memory that don't go, for options that are about none of its arrays,
-    /// for what the dialect can't hold or can't become in place, and for an `out` in the dataset; [`Error::Exists`]
-    /// when `out` is there and not what an earlier call made with the same options of the same files; [`Error::Locked`]
-    /// when somebody writes the dataset or repacks it; [`Error::NotFound`] when it has no arrays, or not what the
-    /// options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks
-    /// that its writer counted, or is not complete and shall be changed in place.
+    /// for what the dialect can't hold or can't become in place, and for an `out` that is the dataset or lies in it;
+    /// [`Error::Exists`] when `out` is there and not what an earlier call made with the same options of the same files;
+    /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::NotFound`] when it has no arrays, or
+    /// not what the options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read,
+    /// lacks chunks that its writer counted, or is not complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let (root, options) = selection::of_path(root_of(path.as_ref(), out.is_none())?, options)?;
         let out = out.map(os::absolute).transpose()?;
