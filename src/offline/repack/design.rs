@@ -289,10 +289,11 @@ fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
     multiscales::images(attributes.get("ome")?).next()
 }
 
-/// The scale that an array was in a volume. An array of a volume has z, y and x last.
+/// The scale that an array was in a volume. An array of a volume has z, y and x last, or y and x alone.
 fn carried_scale<'a>(array: &Array, attributes: &'a Map<String, Value>) -> Option<&'a Value> {
-    let [.., z, y, x] = array.shape() else { return None };
-    scale(attributes, [*x, *y, *z])
+    let [outer @ .., y, x] = array.shape() else { return None };
+    let deep = outer.last().and_then(|z| scale(attributes, [*x, *y, *z]));
+    deep.or_else(|| scale(attributes, [*x, *y, 1]))
 }
 
 /// A scale's name, without the folders that it stood in.

@@ -152,7 +152,9 @@ impl ArrayJobs {
             let lists = ome_lists::correct(&left_out, &mut groups, roots.root)?;
             left.extend(lists.left);
             notes.extend(lists.notes);
-            notes.extend(groups.iter_mut().filter_map(|group| group.say_in(options.ome)));
+            if let Some(version) = options.ome {
+                notes.extend(groups::say_in(&mut groups, version)?);
+            }
             notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
             if !roots.copied {
@@ -403,7 +405,7 @@ fn of_zarr3(
         let options = &options_of(source, options, is_carried, selection.stays_files(source));
         let is_new = changes_format(source);
         if is_new && !roots.copied {
-            return Err(refusal::in_place(&node.path, source.layout().dialect));
+            return Err(refusal::in_place(&node.path, source.layout().dialect, options.to()));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
         let group = |name: &str| groups.iter().rev().find(|group: &&RepackedGroup| group.name == name);

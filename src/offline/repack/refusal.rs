@@ -70,9 +70,8 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
     }
 }
 
-/// Of what can't become Zarr v3 where it stands.
-pub(super) fn in_place(path: &Path, from: Dialect) -> Error {
-    let to = Dialect::Zarr3;
+/// Of what can't become another format where it stands.
+pub(super) fn in_place(path: &Path, from: Dialect, to: Dialect) -> Error {
     let reason =
         format!("is of {from} and would become {to}, in documents of other names; write the result to a new dataset");
     Error::config("path", path.display(), reason)

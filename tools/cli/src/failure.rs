@@ -125,8 +125,8 @@ impl Failure {
         Self::exists(path, if is_work { own } else { help })
     }
 
-    /// What went wrong with an output: a folder there that is no dataset, or a file above it, is no damaged input, but in
-    /// the way.
+    /// What went wrong with an output: a folder there that is no dataset, or a file above it, is no damaged input, but
+    /// in the way.
     pub(crate) fn of_output(error: Error) -> Self {
         match &error {
             Error::Format { path, .. } => Self::in_the_way(path, error.to_string()),

@@ -1,14 +1,28 @@
-//! Where a result may stand, and how it comes to stand there.
+//! The paths of a call: what is repacked, and where the result goes.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::archive_file::{check_dialect, is_archive_name};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
-use crate::fs::{self as os, attributes, look};
+use crate::fs::{self as os, attributes, links, look};
 
-/// Refuses a place for a new dataset in which something else is, or that lies in the old one.
+/// The directory that is repacked, once an exchange that a kill cut short is finished.
+pub(super) fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
+    os::finish_exchange(path)?;
+    let root = look::canonicalize(path).map_err(|error| Error::io("open", path, error))?;
+    if in_place {
+        look::refuse_archive(&root)?;
+    }
+    if !look::is_root(&root) {
+        return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
+    }
+    links::enter(&root);
+    Ok(root)
+}
+
+/// Refuses a place where no new dataset can be.
 pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
     if is_archive_name(out) {
         check_dialect(dialect)?;
