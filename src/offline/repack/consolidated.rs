@@ -18,7 +18,7 @@ use crate::format::consolidated::{self, OF_ZARR2};
 use crate::format::keys::is_below;
 use crate::fs::{Lock, document, look};
 use crate::offline::hierarchy::walk::{self, Node};
-use crate::offline::hierarchy::{ABOVE_MAX, groups_around};
+use crate::offline::hierarchy::{ABOVE_MAX, groups_around, has_all_above, has_node};
 
 /// In the staging folder: what was set aside, by the group's path from the dataset's root.
 const ASIDE: &str = "consolidated.json";
@@ -156,7 +156,8 @@ impl RepackedGroup {
         let Some(metadata) = consolidated::nodes_mut(&mut self.document) else { return };
         let start = if self.name.is_empty() { String::new() } else { format!("{}/", self.name) };
         let names = nodes.iter().filter_map(|name| name.strip_prefix(&start)).filter(|name| !name.is_empty());
-        self.is_new |= consolidated::add(metadata, names);
+        let is_node = |above: &str| nodes.contains(&format!("{start}{above}"));
+        self.is_new |= consolidated::add(metadata, names.filter(|name| has_all_above(name, is_node)));
     }
 
     /// Lets what it says of the nodes below it be what they say themselves, in the dataset at `root`.
@@ -197,6 +198,7 @@ pub(super) fn refuse_around(out: &Path) -> Result<()> {
 /// Makes the consolidated metadata of a group of Zarr v2, of the nodes below it that have these names.
 pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut metadata = Map::new();
+    let names = names.filter(|name| has_all_above(name, |above| has_node(&folder.join(above))));
     for name in std::iter::once("").chain(names) {
         for key in [".zgroup", ".zarray", ".zattrs"].map(|document| crate::offline::hierarchy::below(name, document)) {
             match document::read(&folder.join(&key)) {
