@@ -14,8 +14,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde_json::Value;
@@ -28,6 +28,7 @@ use crate::format::manifest::ChunkReference;
 use crate::fs::document;
 use crate::geometry::{linear, position};
 use crate::offline::array::shard_file::ShardFile;
+use crate::sync::Unpoisoned;
 
 /// Whether manifests may name any file; see [`follow_manifests_anywhere`].
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
@@ -163,7 +164,7 @@ impl ChunkManifest {
         // What is not there is told by whoever looks for it.
         let (Ok(folder), Ok(file)) = (self.folder.canonicalize(), local.canonicalize()) else { return Ok(()) };
         let of_file = file.parent().unwrap_or(&file);
-        let mut near = self.near.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut near = self.near.lock().unpoisoned();
         if ANYWHERE.load(Relaxed) || near.contains(of_file) {
             return Ok(());
         }
