@@ -20,6 +20,8 @@ pub(super) struct FileBlob {
     pub(super) held: Option<Arc<File>>,
     pub(super) path: PathBuf,
     pub(super) partial: PathBuf,
+    /// Folders that were made for it, the outermost first.
+    pub(super) made: Vec<PathBuf>,
     published: AtomicBool,
     /// Something did not reach the device. The system tells it once and then may say that all is well.
     failed: AtomicBool,
@@ -52,11 +54,12 @@ impl FileBlob {
         Ok(blob)
     }
 
-    /// `len`: how long the file must be. Dropped before it is published, it removes the file.
+    /// `len`: how long the file must be. Dropped before it is published, it removes the file and the folders that were
+    /// [made](Self::made) for it.
     pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, names: Option<Arc<NewNames>>) -> Self {
         let (window, len) = (Window::new(Arc::new(file), 0), AtomicU64::new(len));
-        let (published, failed) = Default::default();
-        Self { window, held: None, path, partial, published, failed, len, new_names: names }
+        let (made, published, failed) = Default::default();
+        Self { window, held: None, path, partial, made, published, failed, len, new_names: names }
     }
 
     pub(super) fn file(&self) -> &Arc<File> {
@@ -207,6 +210,8 @@ impl Drop for FileBlob {
     fn drop(&mut self) {
         if !self.published.load(Ordering::Relaxed) {
             let _ = fs::remove_file(&self.partial);
+            // As far as nothing else came into them.
+            let _ = self.made.iter().rev().try_for_each(fs::remove_dir);
         }
     }
 }
