@@ -91,7 +91,9 @@ impl ImageDescription<'_> {
     /// The document that holds the attributes.
     pub(crate) fn of_attributes(&self) -> Document {
         let mut attributes = self.user.clone();
-        attributes.insert(provenance::ATTRIBUTE.into(), self.own.clone());
+        if self.own.as_object().is_none_or(|own| !own.is_empty()) {
+            attributes.insert(provenance::ATTRIBUTE.into(), self.own.clone());
+        }
         match self.array.layout.dialect {
             Dialect::Zarr3 => {
                 attributes.extend(self.ome.map(|ome| ("ome".into(), ome.clone())));

@@ -20,7 +20,9 @@ use crate::error::{Error, Result};
 pub(crate) const ATTRIBUTE: &str = "shardwright";
 
 /// Its fields that documents or arrays lose or get after they were written.
+const VERSION: &str = "version";
 const WRITER: &str = "writer";
+const ORDER: &str = "acquisition_order";
 const SLOTS: &str = "slots";
 const CHUNKS: &str = "chunks";
 const FRAMES_PLANNED: &str = "frames_planned";
@@ -30,6 +32,10 @@ const LEVEL_OF: &str = "level_of";
 const LEVEL_PLANES: &str = "level_planes";
 const DIMENSIONS: &str = "dimensions";
 const CHANNEL_DIMENSION: &str = "channel_dimension";
+/// OME-Zarr's metadata, where a format has no other place for them.
+pub(crate) const OME: &str = "ome";
+/// What it says of an array of another writer.
+const OF_OTHERS: [&str; 3] = [OME, DIMENSIONS, CHANNEL_DIMENSION];
 
 /// How many ranges of missing frames the attributes name; the count goes on beyond.
 pub(crate) const MISSING_RANGES_MAX: usize = 10_000;
@@ -114,7 +120,7 @@ fn said<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u64>
 impl Provenance {
     /// Reads the attributes of the image group at `path`; `None` if another writer made it.
     pub(crate) fn parse(path: &Path, attributes: &Value) -> Result<Option<Self>> {
-        let Some(own) = attributes.get(ATTRIBUTE).filter(|_| is_of_writer(attributes)) else { return Ok(None) };
+        let Some(own) = own(attributes).filter(|_| is_of_writer(attributes)) else { return Ok(None) };
         let wrong = |reason: String| Error::format(path, format!("attribute {ATTRIBUTE}: {reason}"));
         let own: Literally = Literally::deserialize(own).map_err(|error| wrong(error.to_string()))?;
         let writer = uuid(&own.writer).ok_or_else(|| wrong(format!("writer {:?} is no UUID", own.writer)))?;
@@ -157,26 +163,40 @@ impl Provenance {
     }
 }
 
+/// What this crate says among these attributes.
+pub(crate) fn own(attributes: &Value) -> Option<&Value> {
+    attributes.get(ATTRIBUTE).filter(|said| is_own(said))
+}
+
+/// Whether an attribute of that name is this crate's, rather than something that a user called so: what its writer says
+/// of a run, or what another writer's array needs in a format that has no other place for it.
+pub(crate) fn is_own(said: &Value) -> bool {
+    let Some(said) = said.as_object() else { return false };
+    let has_writer = said.get(WRITER).and_then(Value::as_str).is_some_and(|writer| uuid(writer).is_some());
+    let is_of_run = said.get(VERSION).is_some_and(Value::is_string) && (has_writer || said.contains_key(ORDER));
+    is_of_run || (!said.is_empty() && said.keys().all(|key| OF_OTHERS.contains(&key.as_str())))
+}
+
 /// Whether a group with these attributes is an image whose writer did not finish, and that no recovery has completed.
 pub(crate) fn is_unfinished(attributes: &Value) -> bool {
-    let says = |key: &str| attributes[ATTRIBUTE][key].as_bool();
+    let says = |key: &str| own(attributes)?.get(key)?.as_bool();
     says("complete") == Some(false) && says("recovered") != Some(true)
 }
 
 /// Whether attributes say that this crate's writer made the array, or the image in the group, and as one.
 pub(crate) fn is_of_writer(attributes: &Value) -> bool {
-    attributes.get(ATTRIBUTE).is_some_and(|own| own.get(WRITER).is_some())
+    own(attributes).is_some_and(|own| own.get(WRITER).is_some())
 }
 
 /// Whether an array's attributes say that it is a level of a pyramid, beside the array whose frames it has.
 pub(crate) fn is_level(attributes: &Value) -> bool {
-    attributes.get(ATTRIBUTE).is_some_and(|own| own.get(LEVEL_OF).is_some())
+    own(attributes).is_some_and(|own| own.get(LEVEL_OF).is_some())
 }
 
 /// How many chunks the writer, or a recovery, counted at its end. A volume, and what was repacked from one, have that
 /// number without being known for the writer's own.
 pub(crate) fn counted_chunks(attributes: &Value) -> Option<u64> {
-    let own = attributes.get(ATTRIBUTE)?;
+    let own = own(attributes)?;
     let says = |key: &str| own.get(key).and_then(Value::as_bool) == Some(true);
     own.get("chunks")?.as_u64().filter(|_| says("complete") || says("recovered"))
 }
@@ -199,7 +219,7 @@ pub(super) fn put_dimensions(own: &mut Value, names: &[String], channel: Option<
 
 /// Which dimension became a volume's channels.
 pub(crate) fn channel_dimension(attributes: &Map<String, Value>) -> Option<&str> {
-    attributes.get(ATTRIBUTE)?.get(CHANNEL_DIMENSION)?.as_str()
+    attributes.get(ATTRIBUTE).filter(|said| is_own(said))?.get(CHANNEL_DIMENSION)?.as_str()
 }
 
 fn ranges(missing: &[Range<u64>]) -> Value {
@@ -212,12 +232,13 @@ pub(crate) struct ProvenanceMut<'a>(&'a mut Map<String, Value>);
 impl<'a> ProvenanceMut<'a> {
     /// In a document that has the attributes at `pointer`.
     pub(crate) fn at(document: &'a mut Value, pointer: &str) -> Option<Self> {
-        document.pointer_mut(pointer)?.get_mut(ATTRIBUTE)?.as_object_mut().map(Self)
+        let own = document.pointer_mut(pointer)?.get_mut(ATTRIBUTE)?;
+        if is_own(own) { own.as_object_mut().map(Self) } else { None }
     }
 
     /// In a document of any format.
     pub(crate) fn of(document: &'a mut Value) -> Option<Self> {
-        let pointer = if document.get(ATTRIBUTE).is_some() { "" } else { "/attributes" };
+        let pointer = if own(document).is_some() { "" } else { "/attributes" };
         Self::at(document, pointer)
     }
 

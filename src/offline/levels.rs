@@ -16,6 +16,7 @@ use crate::format;
 use crate::format::keys::is_below;
 use crate::fs::look;
 use crate::geometry::for_each_position;
+use crate::ome::multiscales::{self, Dataset, ome_of};
 use crate::words::{HAS, IS, count_that, of_number};
 
 /// A level's dimension is not smaller by more than this.
@@ -41,12 +42,10 @@ pub(super) fn pairs<'a>(
     attributes: &Value,
     find: impl Fn(&str) -> Option<&'a Array>,
 ) -> Vec<LevelPair<'a>> {
-    let ome = attributes.get("ome").unwrap_or(attributes);
     let mut pairs = Vec::new();
-    for image in ome["multiscales"].as_array().into_iter().flatten() {
-        let own = image.pointer("/metadata/method").is_some_and(|method| method == "shardwright pyramid");
-        let method = image["type"].as_str().filter(|_| own).and_then(|name| name.parse().ok());
-        let paths = image["datasets"].as_array().into_iter().flatten().filter_map(|set| set["path"].as_str());
+    for image in multiscales::images(ome_of(attributes)) {
+        let method = image.method(multiscales::PYRAMID);
+        let paths = image.levels().filter_map(Dataset::path);
         let names: Vec<String> = paths.filter(|path| is_below(path)).map(|path| below(group, path)).collect();
         for pair in names.windows(2) {
             let [finer, name] = pair else { continue };

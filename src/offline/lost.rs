@@ -12,7 +12,7 @@ use super::ranges::{Gather, Ranges};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::product;
-use crate::format::provenance::{self, ATTRIBUTE, Provenance};
+use crate::format::provenance::{self, Provenance};
 use crate::geometry::{for_each_position, linear};
 use crate::words::count;
 
@@ -176,7 +176,7 @@ impl Array {
 
     /// Whether the array is the image that its writer's attributes are about, rather than a level or records beside it.
     pub(super) fn is_image(&self) -> bool {
-        self.attributes().get(ATTRIBUTE).is_some() || self.path().ends_with("0")
+        provenance::own(self.attributes()).is_some() || self.path().ends_with("0")
     }
 
     /// What this crate's writer says of the array, if it is the writer's image.

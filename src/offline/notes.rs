@@ -9,7 +9,7 @@ use super::hierarchy::central::CentralMetadata;
 use super::hierarchy::{below, has_node};
 use super::stale::{self, Stale};
 use crate::error::{Error, Result};
-use crate::format::provenance::{ATTRIBUTE, Provenance};
+use crate::format::provenance::{self, Provenance};
 use crate::fs::{Lock, document, look};
 use crate::words::{IS, count_that, of_number};
 
@@ -105,7 +105,7 @@ impl Array {
         ] {
             let Some(mut document) = document::read(&file)? else { continue };
             // A list of frames that are missing may be long, so nothing is copied.
-            let attributes = document.pointer_mut(pointer).filter(|attributes| attributes.get(ATTRIBUTE).is_some());
+            let attributes = document.pointer_mut(pointer).filter(|attributes| provenance::own(attributes).is_some());
             if let Some(attributes) = attributes {
                 return Ok(Some((file, attributes.take())));
             }
@@ -115,7 +115,7 @@ impl Array {
         }
         let Some((central, _)) = CentralMetadata::of(self.path())? else { return Ok(None) };
         let root = central.group("")?;
-        Ok(root.attributes.get(ATTRIBUTE).is_some().then_some((root.document, root.attributes)))
+        Ok(provenance::own(&root.attributes).is_some().then_some((root.document, root.attributes)))
     }
 
     /// Files below a folder of the array that are neither its files, nor documents, nor hidden.

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::keys::is_below;
 use crate::format::provenance::is_of_writer;
 use crate::fs::document;
+use crate::ome::multiscales::{self, Dataset, Multiscale, ome_of};
 
 /// What a document promises below a group.
 struct Promise {
@@ -117,8 +118,7 @@ impl<'a> GroupPromises<'a> {
         }
         // The group `OME` lists the images beside it.
         let around = if self.name == "OME" { Some("") } else { self.name.strip_suffix("/OME") };
-        let ome = self.attributes.get("ome").unwrap_or(self.attributes);
-        let series = ome.get("series").and_then(Value::as_array).filter(|_| around.is_some());
+        let series = ome_of(self.attributes).get("series").and_then(Value::as_array).filter(|_| around.is_some());
         for name in series.into_iter().flatten().filter_map(Value::as_str) {
             let node = below(around.unwrap_or_default(), name);
             let beside = self.path.parent().filter(|_| is_below(name)).map(|root| root.join(name));
@@ -132,13 +132,12 @@ impl<'a> GroupPromises<'a> {
 
 /// The levels of an image, the wells of a plate, the images of a well and of a scene, and the labels of an image.
 fn of_attributes(group: &GroupPromises<'_>) -> Vec<Promise> {
-    let ome = group.attributes.get("ome").unwrap_or(group.attributes);
+    let ome = ome_of(group.attributes);
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let path = |entry: &Value| entry.get("path")?.as_str().map(str::to_owned);
     let node = |path: String| Promise { path, is_array: false, whose: "attributes" };
-    let images = list(ome.get("multiscales"));
-    let levels = images.iter().flat_map(|image| list(image.get("datasets")));
-    let levels = levels.filter_map(|level| Some(Promise { is_array: true, ..node(path(&level)?) }));
+    let levels = multiscales::images(ome).flat_map(Multiscale::levels).filter_map(Dataset::path);
+    let levels = levels.map(|path| Promise { is_array: true, ..node(path.to_owned()) });
     let parts = [ome.pointer("/plate/wells"), ome.pointer("/well/images")];
     let parts = parts.into_iter().flat_map(list).filter_map(|part| path(&part).map(node));
     // Elsewhere, 0.4 has no word of its own that would tell them from anybody's.

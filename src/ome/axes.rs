@@ -1,8 +1,6 @@
-//! The axes of an image: which there can be, and what is said of them.
+//! The axes of an image: which there can be.
 //!
 //! Source: the OME-Zarr specifications 0.5 and 0.6, "axes" and "multiscales".
-
-use serde_json::{Value, json};
 
 use crate::config::{Dim, DimKind};
 
@@ -39,25 +37,6 @@ fn rank(kind: DimKind) -> u8 {
         DimKind::Channel | DimKind::Other => 1,
         DimKind::Space => 2,
     }
-}
-
-/// An entry of `axes`.
-pub(super) fn axis(dim: &Dim) -> Value {
-    let mut axis = json!({"name": dim.name});
-    let kind = match dim.kind {
-        DimKind::Time => Some("time"),
-        DimKind::Channel => Some("channel"),
-        DimKind::Space => Some("space"),
-        // A custom axis is one whose type is left out.
-        DimKind::Other => None,
-    };
-    if let Some(kind) = kind {
-        axis["type"] = json!(kind);
-    }
-    if let Some(unit) = dim.unit.as_deref().filter(|unit| !unit.is_empty()) {
-        axis["unit"] = json!(unit);
-    }
-    axis
 }
 
 #[cfg(test)]

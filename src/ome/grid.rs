@@ -4,8 +4,6 @@
 //! is where the centre of the first element is. OME-Zarr 0.5 leaves this open; 0.6 says so, and what reads 0.5 goes by
 //! it.
 
-use serde_json::{Value, json};
-
 use crate::config::Dim;
 use crate::downsample::Method;
 
@@ -49,68 +47,6 @@ impl PixelGrid {
         });
         Self { scale, translation }
     }
-
-    /// What an entry of `datasets` says of a level. `system`: of 0.6, the coordinate system that it is placed in.
-    pub(crate) fn dataset(&self, path: &str, system: Option<&str>) -> Value {
-        let mut steps = vec![json!({"type": "scale", "scale": self.scale})];
-        if let Some(translation) = &self.translation {
-            steps.push(json!({"type": "translation", "translation": translation}));
-        }
-        let steps = match system {
-            None => steps,
-            Some(system) => vec![joined(steps, path, system)],
-        };
-        json!({"path": path, "coordinateTransformations": steps})
-    }
-
-    /// That of a dataset of `dims` dimensions, as [`dataset`](Self::dataset) describes it.
-    pub(crate) fn read(dataset: &Value, dims: usize) -> Result<Self, String> {
-        let said: Vec<_> = transformations(dataset).collect();
-        let numbers = |kind: &str| {
-            let numbers = said.iter().find(|transformation| transformation["type"] == kind)?[kind].as_array()?;
-            numbers.iter().map(number).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
-        };
-        if let [only] = said[..]
-            && only["type"] == "identity"
-        {
-            return Ok(Self { scale: vec![1.0; dims], translation: None });
-        }
-        let (scale, translation) = (numbers("scale"), numbers("translation"));
-        match (scale, said.len(), translation.is_some()) {
-            (Some(scale), 1, false) | (Some(scale), 2, true) => Ok(Self { scale, translation }),
-            _ => Err(format!(
-                "the coordinateTransformations {}; expected a scale of {dims} numbers, and perhaps a translation \
-                 after it",
-                dataset["coordinateTransformations"]
-            )),
-        }
-    }
-}
-
-/// What `coordinateTransformations` say, one step after another, be they in a `sequence` of 0.6 or not.
-pub(crate) fn transformations(said: &Value) -> impl Iterator<Item = &Value> {
-    let steps = |one: &'_ Value| one["type"] == "sequence";
-    let all = said["coordinateTransformations"].as_array().into_iter().flatten();
-    all.flat_map(move |one| match one["transformations"].as_array().filter(|_| steps(one)) {
-        Some(steps) => steps.as_slice(),
-        None => std::slice::from_ref(one),
-    })
-}
-
-/// A number in a document, where `-0` may stand as `fs::json` has it.
-fn number(value: &Value) -> Option<f64> {
-    value.as_f64().or_else(|| (value == "\0-0").then_some(0.0))
-}
-
-/// A level's way into a coordinate system, as 0.6 has it: one transformation.
-fn joined(mut steps: Vec<Value>, path: &str, system: &str) -> Value {
-    let mut one = match steps.len() {
-        1 => steps.swap_remove(0),
-        _ => json!({"type": "sequence", "transformations": steps}),
-    };
-    one["input"] = json!({"path": path});
-    one["output"] = json!({"name": system});
-    one
 }
 
 #[cfg(test)]
@@ -131,17 +67,6 @@ mod tests {
         assert_eq!(first.level(&[1, 2, 4], Method::Decimate).translation, first.translation);
         assert_eq!(grid(None).level(&[1, 2, 2], Method::Max).translation, Some(vec![0.0, 0.25, 0.125]));
         assert_eq!(grid(None).level(&[1, 2, 2], Method::Decimate).translation, None);
-    }
-
-    #[test]
-    fn what_is_rendered_is_read_again() {
-        for grid in [grid(None), grid(Some([1.0, 0.0, 1e-9]))] {
-            for system in [None, Some("physical")] {
-                assert_eq!(PixelGrid::read(&grid.dataset("0", system), 3).as_ref(), Ok(&grid));
-            }
-        }
-        let wrong = PixelGrid::read(&grid(None).dataset("0", None), 2).unwrap_err();
-        assert!(wrong.contains("scale of 2 numbers"), "{wrong}");
     }
 
     #[test]

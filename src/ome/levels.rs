@@ -1,6 +1,4 @@
-//! Which levels an image gets, be it while frames come or afterwards, and how its metadata say so.
-
-use serde_json::{Map, Value, json};
+//! Which levels an image gets, be it while frames come or afterwards.
 
 use super::grid::PixelGrid;
 use crate::config::{Depth, Downsampling};
@@ -63,25 +61,6 @@ fn steps(shape: &[u64], grid: &PixelGrid, factors: &[u64], has_depth: bool, wish
         steps[dims - 3] = shape[dims - 3].clamp(1, 2);
     }
     steps
-}
-
-/// Says in an entry of `multiscales` how its levels were made, and by what.
-pub(crate) fn describe(multiscale: &mut Map<String, Value>, wish: &Downsampling, by: &str) {
-    multiscale.insert("type".to_owned(), json!(wish.method));
-    let metadata = multiscale.entry("metadata").or_insert_with(|| json!({}));
-    if !metadata.is_object() {
-        *metadata = json!({});
-    }
-    metadata["description"] =
-        json!("Each level is made of the one before: of two rows, columns, and perhaps planes, one");
-    metadata["method"] = json!(by);
-    metadata["version"] = json!(env!("CARGO_PKG_VERSION"));
-    metadata["kwargs"] = json!({"method": wish.method, "z": wish.depth});
-    for (name, is_halved) in [("y", wish.y), ("x", wish.x)] {
-        if !is_halved {
-            metadata["kwargs"][name] = json!("never");
-        }
-    }
 }
 
 #[cfg(test)]

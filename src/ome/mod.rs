@@ -8,20 +8,20 @@ pub(crate) mod contrast;
 pub(crate) mod grid;
 pub(crate) mod label;
 pub(crate) mod levels;
+pub(crate) mod multiscales;
 pub(crate) mod plate;
 pub(crate) mod scene;
 pub(crate) mod versions;
 pub(crate) mod xml;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::config::{Channel, Config, Dim, DimKind, OmeVersion};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use axes::axis;
 pub(crate) use axes::incompatibility;
 use grid::PixelGrid;
-use versions::PHYSICAL;
+use multiscales::AxisEntry;
 
 /// More `Channel` elements than this tell no reader anything; the bound keeps a long custom axis from filling memory.
 const CHANNEL_ELEMENTS_MAX: u64 = 4096;
@@ -87,22 +87,12 @@ pub(crate) fn rgb(color: &str) -> Option<u32> {
 /// `attributes.ome` of an image group with level 0 at `0`, and these beside it. `channels`: those of the configuration,
 /// perhaps with windows that were found.
 pub(crate) fn image_attributes(config: &Config, channels: &[Channel], levels: &[(&str, &PixelGrid)]) -> Value {
-    let mut multiscale = Map::new();
-    if let Some(name) = &config.name {
-        multiscale.insert("name".to_owned(), json!(name));
-    }
-    let axes: Value = config.dims.iter().map(axis).collect();
-    let system = (config.ome == OmeVersion::V0_6).then_some(PHYSICAL);
-    match system {
-        Some(name) => multiscale.insert("coordinateSystems".to_owned(), json!([{"name": name, "axes": axes}])),
-        None => multiscale.insert("axes".to_owned(), axes),
-    };
     let finest = PixelGrid::of_dims(&config.dims);
     let all = std::iter::once(("0", &finest)).chain(levels.iter().copied());
-    let dataset = |(path, grid): (&str, &PixelGrid)| grid.dataset(path, system);
-    multiscale.insert("datasets".to_owned(), all.map(dataset).collect());
+    let axes = config.dims.iter().map(AxisEntry::of);
+    let mut multiscale = multiscales::image(config.ome, config.name.as_deref(), axes, all);
     if let Some(wish) = config.pyramid.as_ref().filter(|_| !levels.is_empty()) {
-        levels::describe(&mut multiscale, wish, "shardwright");
+        multiscales::describe_levels(&mut multiscale, wish, multiscales::WRITER);
     }
     let mut ome = json!({"version": config.ome, "multiscales": [multiscale]});
     if !channels.is_empty() {
@@ -130,6 +120,18 @@ fn omero(channel: &Channel, dtype: Dtype) -> Value {
             "max": number(highest.max(end)),
         },
     })
+}
+
+/// The channels of an image, in the order of the array; none where it tells of none.
+#[cfg_attr(not(feature = "offline"), allow(dead_code))]
+pub(crate) fn channels(ome: &Value) -> Vec<Channel> {
+    let text = |channel: &Value, key: &str| channel[key].as_str().map(str::to_owned);
+    let channel = |said: &Value| Channel {
+        label: text(said, "label").unwrap_or_default(),
+        color: text(said, "color").filter(|color| rgb(color).is_some()).unwrap_or_default(),
+        window: said["window"]["start"].as_f64().zip(said["window"]["end"].as_f64()),
+    };
+    ome["omero"]["channels"].as_array().into_iter().flatten().map(channel).collect()
 }
 
 /// The smallest and largest pixel value that a viewer should expect.

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::axes::{axis, incompatibility};
-use super::versions::PHYSICAL;
+use super::axes::incompatibility;
+use super::multiscales::{AxisEntry, PHYSICAL};
 use crate::config::{Config, DimKind, OmeVersion};
 
 /// What the coordinate system is called that the images share.
@@ -21,7 +21,7 @@ pub(crate) fn scene<'a>(images: impl Iterator<Item = (&'a str, &'a Config)>) -> 
         let mut space = config.dims.iter().filter(|dim| dim.kind == DimKind::Space);
         space.any(|dim| dim.translation != 0.0)
     };
-    let axes = |config: &Config| config.dims.iter().map(axis).collect::<Vec<_>>();
+    let axes = |config: &Config| config.dims.iter().map(|dim| AxisEntry::of(dim).render()).collect::<Vec<_>>();
     let world = axes(images.iter().find(|(_, config)| is_placed(config))?.1);
     if images.iter().any(|(_, config)| config.ome != OmeVersion::V0_6) {
         return None;

@@ -1,39 +1,15 @@
-//! What OME-Zarr 0.5 and 0.6 say in other words: where an image's axes are, and how levels are placed.
+//! What OME-Zarr 0.5 and 0.6 say in other words.
 //!
-//! Sources: OME-Zarr specification 0.6, "coordinateSystems", "coordinateTransformations", "multiscales" and "scene";
-//! 0.5, "plate", "well" and "labels", whose parts have versions of their own.
+//! Sources: OME-Zarr specification 0.6, "scene"; 0.5, "plate", "well" and "labels", whose parts have versions of their
+//! own.
 
 use serde_json::{Map, Value, json};
 
-use super::grid::{PixelGrid, transformations};
+use super::multiscales;
 use crate::config::OmeVersion;
-
-/// What the coordinate system is called in which images are placed.
-pub(crate) const PHYSICAL: &str = "physical";
 
 /// The parts that 0.5 wants a version in, beside that of all of it.
 const VERSIONED: [&str; 3] = ["plate", "well", "image-label"];
-
-/// The axes of an image of any version.
-pub(crate) fn axes(image: &Value) -> &[Value] {
-    let list = |value: &'_ Value| value.is_array();
-    let of = match image.get("axes").filter(|axes| list(axes)) {
-        Some(axes) => Some(axes),
-        None => coordinate_system(image).and_then(|name| system(image, name)?.get("axes")),
-    };
-    of.and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// Of an image of 0.6, the name of the coordinate system that all of its levels are placed in.
-pub(crate) fn coordinate_system(image: &Value) -> Option<&str> {
-    let first = image["coordinateSystems"].get(0)?["name"].as_str();
-    let output = image.pointer("/datasets/0/coordinateTransformations/0/output");
-    output.and_then(|output| output["name"].as_str()).or(first)
-}
-
-fn system<'a>(image: &'a Value, name: &str) -> Option<&'a Value> {
-    image["coordinateSystems"].as_array()?.iter().find(|system| system["name"] == name)
-}
 
 /// The version of what a group says in `ome`; `None` of a newer one, or none.
 pub(crate) fn version(ome: &Value) -> Option<OmeVersion> {
@@ -50,14 +26,8 @@ pub(crate) fn convert(ome: &mut Value, to: OmeVersion) -> Vec<&'static str> {
     if version(ome).is_none_or(|from| from == to) {
         return Vec::new();
     }
-    let mut lost = Vec::new();
     ome["version"] = json!(to);
-    for image in ome.get_mut("multiscales").and_then(Value::as_array_mut).into_iter().flatten() {
-        match to {
-            OmeVersion::V0_6 => to_0_6(image),
-            _ => lost.extend(to_0_5(image)),
-        }
-    }
+    let mut lost = multiscales::convert(ome, to);
     let Some(ome) = ome.as_object_mut() else { return lost };
     put_versions(ome, to);
     if to != OmeVersion::V0_6 && ome.shift_remove("scene").is_some() {
@@ -80,45 +50,16 @@ pub(crate) fn put_versions(ome: &mut Map<String, Value>, version: OmeVersion) {
     }
 }
 
-fn to_0_6(image: &mut Value) {
-    let axes = axes(image).to_vec();
-    let all: Vec<Value> = transformations(image).cloned().collect();
-    let of_all = PixelGrid::read(&json!({"coordinateTransformations": all}), axes.len()).ok();
-    for dataset in datasets(image) {
-        let Ok(grid) = PixelGrid::read(dataset, axes.len()) else { continue };
-        let grid = of_all.as_ref().map_or(grid.clone(), |all| grid.then(all));
-        let path = dataset["path"].as_str().unwrap_or_default();
-        *dataset = grid.dataset(path, Some(PHYSICAL));
-    }
-    let Some(image) = image.as_object_mut() else { return };
-    image.shift_remove("axes");
-    image.shift_remove("coordinateTransformations");
-    let systems = json!([{"name": PHYSICAL, "axes": axes}]);
-    image.shift_insert(usize::from(image.contains_key("name")), "coordinateSystems".to_owned(), systems);
-}
-
-fn to_0_5(image: &mut Value) -> Option<&'static str> {
-    let axes = axes(image).to_vec();
-    for dataset in datasets(image) {
-        let Ok(grid) = PixelGrid::read(dataset, axes.len()) else { continue };
-        *dataset = grid.dataset(dataset["path"].as_str().unwrap_or_default(), None);
-    }
-    let image = image.as_object_mut()?;
-    let others = image.shift_remove("coordinateSystems");
-    let ways = image.shift_remove("coordinateTransformations");
-    image.shift_insert(usize::from(image.contains_key("name")), "axes".to_owned(), json!(axes));
-    let several = others.as_ref().and_then(Value::as_array).is_some_and(|systems| systems.len() > 1);
-    (several || ways.is_some()).then_some("further coordinate systems")
-}
-
-fn datasets(image: &mut Value) -> impl Iterator<Item = &mut Value> {
-    image.get_mut("datasets").and_then(Value::as_array_mut).into_iter().flatten()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::multiscales::{Multiscale, PHYSICAL};
     use super::*;
+    use crate::ome::grid::PixelGrid;
     use OmeVersion::{V0_5, V0_6};
+
+    fn axes(image: &Value) -> impl Iterator<Item = multiscales::AxisEntry<'_>> {
+        Multiscale(image).axes()
+    }
 
     fn ome() -> Value {
         let axes = json!([{"name": "y", "type": "space", "unit": "micrometer"}, {"name": "x", "type": "space"}]);
@@ -145,7 +86,7 @@ mod tests {
         let image = &said["multiscales"][0];
         assert_eq!(said["version"], "0.6");
         assert_eq!(image["coordinateSystems"][0]["name"], PHYSICAL);
-        assert_eq!(axes(image), axes(&ome()["multiscales"][0]));
+        assert!(axes(image).eq(axes(&ome()["multiscales"][0])));
         let ends = json!({"input": {"path": "1"}, "output": {"name": PHYSICAL}});
         let way = &image["datasets"][1]["coordinateTransformations"];
         assert_eq!(way.as_array().map(Vec::len), Some(1));
@@ -167,7 +108,7 @@ mod tests {
         convert(&mut said, V0_6);
         let image = &said["multiscales"][0];
         assert!(image.get("coordinateTransformations").is_none());
-        let grid = PixelGrid::read(&image["datasets"][1], 2).unwrap();
+        let grid = multiscales::images(&said).next().unwrap().levels().nth(1).unwrap().grid(2).unwrap();
         // 0.5 × 10 + 1 and -8 × 0.5 + 2.
         assert_eq!(grid, PixelGrid { scale: vec![20.0, 1.0], translation: Some(vec![6.0, -2.0]) });
     }

@@ -125,3 +125,63 @@ def test_a_negative_zero_stays_an_integer(tool, tmp_path):
     file.write_text(file.read_text().replace("12345", "-0"))
     tool("repack", tmp_path / "a.zarr", *SHARDS)
     assert '"mine": -0\n' in file.read_text() or '"mine": -0,' in file.read_text()
+
+
+# Attributes that only have the name of this crate's, and an attribute `ome` that is an array's own.
+
+MINE = [{"owner": "me"}, {"writer": "me", "complete": False}, "text", {}, {"version": "1.0", "chunks": 3}]
+
+
+@pytest.mark.parametrize("said", MINE, ids=str)
+@pytest.mark.parametrize("dialect", ["zarr2", "zarr3-transformer", "zarr2-sharded", "precomputed"])
+def test_an_attribute_of_the_name_shardwright_may_be_a_users(tool, tmp_path, dialect, said):
+    attributes = {"shardwright": said, "mine": 1}
+    array(tmp_path / "a.zarr", attributes=attributes)
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w", attributes=attributes)
+    group.create_array("0", shape=(8, 8), chunks=(4, 4), dtype="u2")[...] = np.arange(64).reshape(8, 8)
+    shape = {"zarr2": [], "precomputed": ["--codec", "none"]}.get(dialect, SHARDS)
+    for name in ["a", "g"]:
+        tool("verify", tmp_path / f"{name}.zarr")
+        tool("repack", tmp_path / f"{name}.zarr", tmp_path / name, "--dialect", dialect, *shape)
+        if dialect == "precomputed":
+            assert json.loads((tmp_path / name / "info").read_text())["attributes"] == attributes
+        else:
+            assert {key: all_attributes(tmp_path / name).get(key) for key in attributes} == attributes
+        if name == "a" and dialect.startswith("zarr2"):
+            (folder,) = [file.parent for file in (tmp_path / name).rglob(".zarray")]
+            assert json.loads((folder / ".zattrs").read_text()) == attributes
+        tool("repack", tmp_path / name, tmp_path / f"{name}-back", "--dialect", "zarr3", "--unsharded")
+        assert {key: all_attributes(tmp_path / f"{name}-back").get(key) for key in attributes} == attributes
+
+
+def test_what_a_volume_needs_of_this_crate_goes_with_it(tool, tmp_path):
+    array(tmp_path / "a.zarr")
+    tool("repack", tmp_path / "a.zarr", tmp_path / "v", *VOLUME)
+    tool("repack", tmp_path / "v", tmp_path / "b.zarr", "--dialect", "zarr3", "--unsharded")
+    assert "shardwright" not in all_attributes(tmp_path / "b.zarr")
+
+
+@pytest.mark.parametrize("dialect", ["zarr2-sharded", "precomputed"])
+def test_an_attribute_ome_of_an_array_stays_its_own(told, tmp_path, dialect):
+    said = {"ome": {"a": 1}, "mine": 1}
+    array(tmp_path / "a.zarr", attributes=said)
+    shape = ["--codec", "none"] if dialect == "precomputed" else SHARDS
+    told("repack", tmp_path / "a.zarr", tmp_path / "b", "--dialect", dialect, *shape)
+    volume = dialect == "precomputed"
+    document = json.loads((tmp_path / "b" / ("info" if volume else ".zattrs")).read_text())
+    assert (document["attributes"] if volume else document) == said
+    told("repack", tmp_path / "b", tmp_path / "c.zarr", "--dialect", "zarr3", "--unsharded")
+    assert all_attributes(tmp_path / "c.zarr") == said
+    # Beside what a group around it says, there is no place for it.
+    root = zarr.open_group(tmp_path / "g.zarr", mode="w", attributes={"ome": {"version": "0.5"}})
+    root.create_array("0", shape=(8, 8), chunks=(4, 4), dtype="u2", attributes=said)[...] = 1
+    notes = told("repack", tmp_path / "g.zarr", tmp_path / "d", "--dialect", dialect, *shape)["notes"]
+    assert any('"ome" of the array "0" is left out' in note for note in notes)
+
+
+def test_two_that_need_the_same_attribute_are_refused(tool, tmp_path):
+    said = {"ome": {"version": "0.5"}, "shardwright": {"owner": "me"}}
+    root = zarr.open_group(tmp_path / "g.zarr", mode="w", attributes=said)
+    root.create_array("0", shape=(8, 8), chunks=(4, 4), dtype="u2")[...] = 1
+    call = ["repack", tmp_path / "g.zarr", tmp_path / "b", "--dialect", "zarr2-sharded", *SHARDS]
+    assert "rename that, or choose zarr3" in tool(*call, code=2)

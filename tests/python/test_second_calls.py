@@ -121,3 +121,50 @@ def test_a_folder_in_the_way_is_not_called_its_own(tool, tmp_path):
     (tmp_path / ".o.repack/mine").write_text("x")
     told = tool("repack", path, tmp_path / "o", "--unsharded", code=1)
     assert "did not make it" in told and "what is finished" not in told
+
+
+@pytest.mark.parametrize("name", ["out.zarr", "out.ozx"])
+def test_what_a_killed_call_has_left_is_done_for_the_same_call_alone(tool, told, tmp_path, name):
+    path, out, work = group(tmp_path / "g", 3), tmp_path / name, tmp_path / f".{name}.repack"
+    call = ["repack", path, out, "--shard", "32,32"]
+    tool(*call)
+    # A kill when the tree has its name leaves the journal alone.
+    work.mkdir()
+    (work / "journal.json").write_text(json.dumps({"version": 1, "synced": True, "arrays": {"a": {}}}))
+    for other in [["--codec", "zstd"], ["--chunk", "8,8"], ["--skip", "a"]]:
+        assert "not what this call makes" in tool(*call, *other, code=1)
+        assert work.exists()
+    assert told(*call)["already_done"]
+    assert not work.exists()
+
+
+def test_broken_consolidated_metadata_around_an_array_are_refused_before_it_changes(tool, told, tmp_path):
+    path = group(tmp_path / "g", 2)
+    whole = (path / ".zmetadata").read_text()
+    (path / ".zmetadata").write_text(whole[:100])
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for options in [["--codec", "gzip", "--no-checksum"], ["--chunk", "32,32"]]:
+        message = told("repack", path / "a", "--dialect", "zarr2", *options, code=3)["error"]["message"]
+        assert f"{path / '.zmetadata'}: is not JSON" in message and "remove it" in message
+        assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+        assert sorted(file.name for file in path.iterdir()) == sorted([".zattrs", ".zgroup", ".zmetadata", "a", "img"])
+    (path / ".zmetadata").write_text(whole)
+    tool("repack", path / "a", "--dialect", "zarr2", "--codec", "gzip", "--no-checksum")
+    tool("verify", path)
+
+
+def test_a_node_that_consolidated_metadata_hide_is_told_and_kept(tool, told, tmp_path):
+    path = group(tmp_path / "g", 3)
+    changed(path / "zarr.json", lambda said: said["consolidated_metadata"]["metadata"].pop("a"))
+    hidden = "its consolidated metadata don't name \"a\""
+    assert hidden in tool("verify", path, code=3)
+    for out, options in {"o.zarr": [], "o.ozx": [], "m": None, "two.zarr": ["--dialect", "zarr2"]}.items():
+        if options is None:
+            told("manifest", path, tmp_path / out)
+        else:
+            said = told("repack", path, tmp_path / out, "--unsharded", *options)
+            assert any(hidden in note for note in said["notes"])
+        store = zarr.storage.ZipStore(tmp_path / out, mode="r") if out.endswith("ozx") else tmp_path / out
+        names = [name for name, _ in zarr.open_group(store, mode="r").members(max_depth=None)]
+        assert sorted(name for name in names if name != "kerchunk.json") == ["a", "img", "img/b"], out
+    assert any(hidden in note for note in told("repack", path, "--unsharded")["notes"])

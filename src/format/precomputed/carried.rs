@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::format::provenance::ATTRIBUTE;
+use crate::config::{DimKind, OmeVersion};
+use crate::format::provenance::{self, ATTRIBUTE};
+use crate::ome::grid::PixelGrid;
+use crate::ome::multiscales::{self, AxisEntry};
 
 /// The attribute in which a volume's document is carried.
 pub(crate) const CARRIED: &str = "neuroglancer";
@@ -13,7 +16,7 @@ const OWN_OF_SCALE: [&str; 7] = ["key", "size", "chunk_sizes", "voxel_offset", "
 /// The attributes by which an array tells of the volume that it was: the document, where it says more than this crate's
 /// writer does, and the places of its voxels in OME-Zarr's words, where nobody has said them.
 pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
-    let is_own = info.get(ATTRIBUTE).is_some();
+    let is_own = provenance::own(info).is_some();
     if !is_own && !attributes.contains_key("ome") {
         attributes.insert("ome".to_owned(), ome(info));
     }
@@ -85,18 +88,18 @@ fn ome(info: &Value) -> Value {
         let [x, y, z] = xyz;
         if channels { vec![channel, z, y, x] } else { vec![z, y, x] }
     };
-    let space = ["z", "y", "x"].map(|name| json!({"name": name, "type": "space", "unit": "nanometer"}));
-    let channel = channels.then(|| json!({"name": "c", "type": "channel"}));
-    let axes: Vec<_> = channel.into_iter().chain(space).collect();
+    let axis = |name, kind, unit| AxisEntry { name: Some(name), kind: Some(kind), unit };
+    let space = ["z", "y", "x"].map(|name| axis(name, DimKind::Space, Some("nanometer")));
+    let channel = channels.then(|| axis("c", DimKind::Channel, None));
     let numbers = |value: &Value, default: f64| [0, 1, 2].map(|at| value[at].as_f64().unwrap_or(default));
     let level = |(at, scale): (usize, &Value)| {
         let (resolution, offset) = (numbers(&scale["resolution"], 1.0), numbers(&scale["voxel_offset"], 0.0));
         let center = [0, 1, 2].map(|dim| (offset[dim] + 0.5) * resolution[dim]);
-        json!({"path": at.to_string(), "coordinateTransformations": [
-            {"type": "scale", "scale": in_order(resolution, 1.0)},
-            {"type": "translation", "translation": in_order(center, 0.0)},
-        ]})
+        let (scale, translation) = (in_order(resolution, 1.0), Some(in_order(center, 0.0)));
+        (at.to_string(), PixelGrid { scale, translation })
     };
     let levels: Vec<_> = info["scales"].as_array().into_iter().flatten().enumerate().map(level).collect();
-    json!({"version": "0.5", "multiscales": [{"axes": axes, "datasets": levels}]})
+    let levels = levels.iter().map(|(path, grid)| (path.as_str(), grid));
+    let image = multiscales::image(OmeVersion::V0_5, None, channel.into_iter().chain(space), levels);
+    json!({"version": OmeVersion::V0_5, "multiscales": [image]})
 }

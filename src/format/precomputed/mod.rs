@@ -115,7 +115,8 @@ pub(crate) fn keys(path: &Path, info: &Value) -> Result<Vec<String>> {
 pub(crate) fn attributes(info: &Value) -> Value {
     let mut attributes = info.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
     if let Some(own) = info.get(ATTRIBUTE) {
-        attributes.insert(ATTRIBUTE.to_owned(), own.clone());
+        // What a user called so stays.
+        attributes.entry(ATTRIBUTE).or_insert_with(|| own.clone());
     }
     Value::Object(attributes)
 }
@@ -139,7 +140,7 @@ pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
 }
 
 fn metadata(info: VolumeInfo, attributes: Value, key: &str) -> Result<Metadata, Refusal> {
-    let own = info.shardwright.unwrap_or_default();
+    let own = info.shardwright.filter(provenance::is_own).unwrap_or_default();
     let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype.zarr_name() == info.data_type);
     let unread = || Refusal::Unsupported(format!("data_type {:?} is not read here", info.data_type));
     let dtype = dtype.ok_or_else(unread)?;

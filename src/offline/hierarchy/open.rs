@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, links, look};
 use crate::offline::array::Array;
+use crate::ome::multiscales::first_path;
 
 /// Children that an error message names.
 const CHILDREN_MAX: usize = 20;
@@ -87,8 +88,7 @@ impl Array {
             Some(document) => document.pointer("/attributes/ome").cloned().unwrap_or_default(),
             None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
         };
-        let dataset = &attributes["multiscales"][0]["datasets"][0]["path"];
-        let Some(dataset) = dataset.as_str() else {
+        let Some(dataset) = first_path(&attributes) else {
             return Err(Error::not_found(path, format!("is a group; {}", children(path))));
         };
         // A document must not lead out of its dataset.

@@ -9,7 +9,7 @@ use super::central::CentralMetadata;
 use super::visited::Visited;
 use super::{DOCUMENTS, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below};
 use crate::error::{Error, Result};
-use crate::format::provenance::{self, ATTRIBUTE};
+use crate::format::provenance;
 use crate::format::{zarr3, zarr3_draft};
 use crate::fs::{self as os, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
@@ -294,7 +294,7 @@ impl Walk {
             false => (array.document().to_path_buf(), "/attributes"),
         };
         // A level of a pyramid speaks for itself, too.
-        if provenance::is_level(array.attributes()) || (has_nodes && array.attributes().get(ATTRIBUTE).is_some()) {
+        if provenance::is_level(array.attributes()) || (has_nodes && provenance::own(array.attributes()).is_some()) {
             self.add(FolderEntry::Group(GroupAttributes {
                 name: name.to_owned(),
                 path: array.path().to_path_buf(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::options::{PyramidLevel, PyramidOptions};
+use crate::config::DimKind;
 use crate::error::{Error, Refusal, Result};
 use crate::format::codecs::Chain;
 use crate::format::keys::is_below;
@@ -14,11 +15,11 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{self, NodeKind};
 use crate::ome::grid::PixelGrid;
-use crate::ome::{levels, versions};
+use crate::ome::levels;
+use crate::ome::multiscales::{self, AxisEntry, Multiscale};
 
 /// Images that an error message names.
 const NAMES_MAX: usize = 20;
-const MULTISCALE: &str = "/attributes/ome/multiscales/0";
 
 /// An image of OME-Zarr 0.5 or 0.6.
 #[derive(Debug)]
@@ -50,21 +51,25 @@ impl MultiscaleImage {
     /// The image at `path`, or the only one below.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let document = group(path)?;
-        if document.pointer(MULTISCALE).is_some() {
-            return Self::open(path, String::new(), &document);
+        if let Some(image) = first_image(&document) {
+            return Self::open(path, String::new(), image);
         }
         let mut found = Vec::new();
         for node in walk::nodes(path)? {
             let is_label = node.name.split('/').any(|part| part == "labels");
             if let (NodeKind::Group(None), false) = (&node.kind, is_label) {
                 let document = node.document()?;
-                if document.pointer(MULTISCALE).is_some() {
+                if first_image(&document).is_some() {
                     found.push((node, document));
                 }
             }
         }
+        if let [(node, document)] = &found[..]
+            && let Some(image) = first_image(document)
+        {
+            return Self::open(&node.path, node.name.clone(), image);
+        }
         match &found[..] {
-            [(node, document)] => Self::open(&node.path, node.name.clone(), document),
             [] => Err(Error::not_found(path, "holds no image of OME-Zarr 0.5 or 0.6 in Zarr v3")),
             several => {
                 let names: Vec<_> =
@@ -75,13 +80,10 @@ impl MultiscaleImage {
         }
     }
 
-    fn open(root: &Path, name: String, document: &Value) -> Result<Self> {
+    fn open(root: &Path, name: String, image: Multiscale<'_>) -> Result<Self> {
         let refused = |reason: String| Err(Error::format(root, reason));
-        let said = &document["attributes"]["ome"]["multiscales"][0];
-        let entries = said["datasets"].as_array().map_or(&[][..], Vec::as_slice);
-        let datasets: Option<Vec<String>> =
-            entries.iter().map(|dataset| dataset["path"].as_str().map(str::to_owned)).collect();
-        let Some(datasets) = datasets.filter(|datasets| !datasets.is_empty()) else {
+        let datasets: Option<Vec<String>> = image.levels().map(|level| level.path().map(str::to_owned)).collect();
+        let (Some(datasets), Some(level)) = (datasets, image.levels().next()) else {
             return refused("its multiscales have no datasets with paths".to_owned());
         };
         if let Some(path) = datasets.iter().find(|path| !is_below(path)) {
@@ -93,10 +95,10 @@ impl MultiscaleImage {
             _ => return refused(format!("its first dataset {:?} is no array of Zarr v3", datasets[0])),
         };
         let dims = finest.shape().len();
-        let axes = versions::axes(said);
+        let axes: Vec<AxisEntry<'_>> = image.axes().collect();
         let is_space = |back: usize| {
             let axis = dims.checked_sub(back).and_then(|dim| axes.get(dim));
-            axis.is_some_and(|axis| axis["type"] == "space")
+            axis.is_some_and(|axis| axis.kind == Some(DimKind::Space))
         };
         if axes.len() != dims || !is_space(1) || !is_space(2) {
             return refused(format!(
@@ -104,9 +106,8 @@ impl MultiscaleImage {
                 axes.len()
             ));
         }
-        let grid = PixelGrid::read(&entries[0], dims)
-            .map_err(|reason| Error::format(root, format!("its level 0 has {reason}")))?;
-        let system = versions::coordinate_system(said).map(str::to_owned);
+        let grid = level.grid(dims).map_err(|reason| Error::format(root, format!("its level 0 has {reason}")))?;
+        let system = image.system().map(str::to_owned);
         Ok(Self { name, root: root.to_path_buf(), finest, datasets, grid, system, has_depth: is_space(3) })
     }
 
@@ -116,7 +117,7 @@ impl MultiscaleImage {
         let named = levels.into_iter().zip(1..).map(|(levels::Level { shape, steps, grid }, number)| {
             let (metadata, document) = array_of(&self.finest, &shape)?;
             let path = numbered(&self.datasets[0], number);
-            let dataset = grid.dataset(&path, self.system.as_deref());
+            let dataset = multiscales::dataset(&path, &grid, self.system.as_deref());
             let told = PyramidLevel { path, shape, scale: grid.scale };
             Ok(NewLevel { told, steps, metadata, document, dataset })
         });
@@ -147,14 +148,19 @@ fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
 
 /// Lets the document of an image name these levels behind level 0.
 pub(super) fn describe(document: &mut Value, levels: &[NewLevel], options: &PyramidOptions) {
-    let Some(said) = document.pointer_mut(MULTISCALE).and_then(Value::as_object_mut) else { return };
-    if let Some(datasets) = said.get_mut("datasets").and_then(Value::as_array_mut) {
-        datasets.truncate(1);
-        datasets.extend(levels.iter().map(|level| level.dataset.clone()));
-    }
+    let datasets = levels.iter().map(|level| level.dataset.clone());
+    let Some(image) =
+        document.pointer_mut("/attributes/ome").and_then(|ome| multiscales::replace_levels(ome, datasets))
+    else {
+        return;
+    };
     if !levels.is_empty() {
-        levels::describe(said, &options.downsampling(), "shardwright pyramid");
+        multiscales::describe_levels(image, &options.downsampling(), multiscales::PYRAMID);
     }
+}
+
+fn first_image(document: &Value) -> Option<Multiscale<'_>> {
+    multiscales::images(&document["attributes"]["ome"]).next()
 }
 
 /// The document of a group of Zarr v3, which alone has images of OME-Zarr 0.5 and 0.6.

@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use super::image::ImagePlan;
 use super::source::name;
+use crate::config::DimKind;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::provenance::{Ending, ProvenanceMut};
 use crate::fs::document;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
-use crate::ome::versions::axes;
+use crate::ome::multiscales;
 
 const XML: &str = "OME/METADATA.ome.xml";
 
@@ -100,11 +101,10 @@ fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Docum
     let mut after = before.clone();
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         let number = series.iter().position(|name| name.as_str() == Some(&plan.image.group.name));
-        let image = plan.image.group.attributes.pointer("/ome/multiscales/0");
-        let axis = image.and_then(|image| axes(image).first()?["type"].as_str());
-        let size = match axis {
-            Some("time") => "SizeT",
-            Some("space") => "SizeZ",
+        let image = multiscales::images(&plan.image.group.attributes["ome"]).next();
+        let size = match image.and_then(|image| image.axes().next()?.kind) {
+            Some(DimKind::Time) => "SizeT",
+            Some(DimKind::Space) => "SizeZ",
             _ => continue,
         };
         if let (Some(number), [length, _, _, ..]) = (number, &plan.shape()[..]) {

@@ -51,16 +51,7 @@ impl Consolidated {
     pub(crate) fn around(root: &Path, names: &[&str]) -> Result<Self> {
         let mut groups: Vec<_> = names.iter().rev().map(|name| ((*name).to_owned(), below(root, name))).collect();
         let mut locks = Vec::new();
-        for (steps, above) in root.ancestors().skip(1).take(ABOVE_MAX).enumerate() {
-            // What stands there and is no group is no concern of this dataset.
-            let is_group = match document::read(&above.join("zarr.json")) {
-                Ok(Some(document)) => document["node_type"] == "group",
-                Ok(None) => look::is_file(&above.join(".zgroup")),
-                Err(_) => false,
-            };
-            if !is_group {
-                break;
-            }
+        for (steps, above) in groups_above(root).enumerate() {
             locks.push(Lock::on_folder(above)?);
             groups.push(("../".repeat(steps + 1), above.to_path_buf()));
         }
@@ -155,6 +146,25 @@ impl Consolidated {
         let known = document::read(&self.aside)?;
         Ok(known.and_then(|known| known.as_object().cloned()).unwrap_or_default())
     }
+}
+
+/// The groups around a dataset, the innermost first. What stands there and is no group is no concern of it.
+fn groups_above(root: &Path) -> impl Iterator<Item = &Path> {
+    root.ancestors().skip(1).take(ABOVE_MAX).take_while(|above| match document::read(&above.join("zarr.json")) {
+        Ok(Some(document)) => document["node_type"] == "group",
+        Ok(None) => look::is_file(&above.join(".zgroup")),
+        Err(_) => false,
+    })
+}
+
+/// Refuses consolidated metadata that could not say what becomes of the dataset at `root`, before any of it changes.
+pub(super) fn refuse_broken(root: &Path, groups: &[RepackedGroup]) -> Result<()> {
+    let within: Vec<_> = groups.iter().map(|group| below(root, &group.name)).collect();
+    for folder in groups_above(root).chain(within.iter().map(PathBuf::as_path)) {
+        let help = "; mend it, or remove it, as readers do without";
+        document::read(&folder.join(OF_ZARR2)).map_err(|error| error.with(help))?;
+    }
+    Ok(())
 }
 
 impl RepackedGroup {

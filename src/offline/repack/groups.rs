@@ -3,19 +3,20 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::config::OmeVersion;
 use crate::error::{Error, Refusal, Result};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::{ngff, zarr3};
 use crate::fs::look;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::ome::versions::{self, axes};
+use crate::ome::multiscales::{self, Dataset, Multiscale};
+use crate::ome::versions;
 
 /// The attribute of OME-Zarr.
-pub(super) const OME: &str = "ome";
+pub(super) use crate::format::provenance::OME;
 
 /// A group.
 #[derive(Debug)]
@@ -48,11 +49,14 @@ impl RepackedGroup {
     }
 }
 
-/// The object in a document that has the writer's attributes in it, if there is one.
-pub(super) fn own_attributes(document: &mut Value) -> Option<&mut Map<String, Value>> {
-    let pointer = if document.pointer(&format!("/{ATTRIBUTE}")).is_some() { "" } else { "/attributes" };
-    let attributes = document.pointer_mut(pointer)?.as_object_mut()?;
-    attributes.contains_key(ATTRIBUTE).then_some(attributes)
+/// Takes the writer's attribute away where nothing is left in it: another writer's array does not become one of this
+/// crate's.
+pub(super) fn drop_empty_own(document: &mut Value) {
+    for pointer in ["", "/attributes"] {
+        let attributes = document.pointer_mut(pointer).and_then(Value::as_object_mut);
+        let attributes = attributes.filter(|attributes| attributes.get(ATTRIBUTE) == Some(&json!({})));
+        attributes.map(|attributes| attributes.shift_remove(ATTRIBUTE));
+    }
 }
 
 /// The note of a group of which nothing is in the result.
@@ -67,21 +71,16 @@ pub(super) fn axes_of<'a>(
     group: impl Fn(&str) -> Option<&'a RepackedGroup>,
 ) -> Option<Vec<String>> {
     Path::new(array).ancestors().skip(1).filter_map(Path::to_str).find_map(|above| {
-        let names_array = |dataset: &Value| {
-            let path = dataset.get("path").and_then(Value::as_str);
-            path.is_some_and(|path| below(above, path.trim_matches('/')) == array)
-        };
-        let images = group(above)?.document.pointer("/attributes/ome/multiscales")?.as_array()?;
-        let is_of_array =
-            |image: &&Value| image["datasets"].as_array().is_some_and(|datasets| datasets.iter().any(names_array));
-        axes_names(images.iter().find(is_of_array)?, dimensions)
+        let is_array = |path: &str| below(above, path.trim_matches('/')) == array;
+        let is_of_array = |image: &Multiscale<'_>| image.levels().filter_map(Dataset::path).any(is_array);
+        let image = multiscales::images(&group(above)?.document["attributes"]["ome"]).find(is_of_array)?;
+        axes_names(image, dimensions)
     })
 }
 
 /// What the axes of an image of OME-Zarr are called, if that fits an array of so many dimensions.
-pub(super) fn axes_names(image: &Value, dimensions: usize) -> Option<Vec<String>> {
-    let axes = axes(image).iter();
-    let names: Vec<String> = axes.map(|axis| axis.get("name")?.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+pub(super) fn axes_names(image: Multiscale<'_>, dimensions: usize) -> Option<Vec<String>> {
+    let names: Vec<String> = image.axes().map(|axis| axis.name.map(str::to_owned)).collect::<Option<_>>()?;
     is_complete(&names, dimensions).then_some(names)
 }
 
@@ -115,7 +114,8 @@ pub(super) fn read_0_4(node: &Node, attributes: &mut Map<String, Value>) -> Resu
 
 /// Brings back what [`put_ome_aside`] has put aside.
 pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
-    let Some(own) = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut) else { return };
+    let own = attributes.get_mut(ATTRIBUTE).filter(|own| is_own(own));
+    let Some(own) = own.and_then(Value::as_object_mut) else { return };
     let Some(ome) = own.shift_remove(OME) else { return };
     if own.is_empty() {
         // Of another writer's image, nothing else was said.
@@ -126,5 +126,5 @@ pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
 
 /// Whether [`put_ome_aside`] has put something aside.
 pub(super) fn has_ome_aside(attributes: &Value) -> bool {
-    attributes.get(ATTRIBUTE).and_then(|own| own.get(OME)).is_some()
+    provenance::own(attributes).is_some_and(|own| own.get(OME).is_some())
 }

@@ -1,18 +1,19 @@
 //! What is said of an image that becomes a whole dataset: by its array, and by the groups around it.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::groups::{self, OME};
 use super::nodes::groups_above;
 use crate::config::{Dialect, OmeVersion};
 use crate::error::Result;
 use crate::format::precomputed::{self, carried};
-use crate::format::provenance::{self, ATTRIBUTE};
+use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::rules;
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::ome::multiscales;
 
 /// What is said of the image, what is said of its array alone, and what can't be among them.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(super) struct ImageAttributes {
     pub(super) attributes: Map<String, Value>,
     /// The array's own, where the new format has a place for them.
     pub(super) of_array: Map<String, Value>,
+    /// The attribute `ome` is one that the array had itself, and no group's.
+    pub(super) is_ome_of_array: bool,
     /// Of what is left out, as sentences.
     pub(super) notes: Vec<String>,
 }
@@ -32,13 +35,16 @@ impl ImageAttributes {
         let mut groups: Vec<&Node> = groups_above(nodes, name).collect();
         let nearest = groups.pop();
         let mut all = Self::default();
-        let mut ome = None;
+        let (mut ome, mut ome_of_array) = (None, None);
         let by_nearness = array.into_iter().chain(nearest).chain(groups.into_iter().rev());
         for (at, node) in by_nearness.enumerate() {
             let mut said = node.document()?.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
             if node.array().is_some_and(speaks_for_itself) && rules(to).array_attributes {
                 all.of_array = said;
                 continue;
+            }
+            if node.array().is_some() {
+                ome_of_array = said.shift_remove(OME);
             }
             if rules(to).ome_versions.contains(&OmeVersion::V0_4) {
                 // Of older versions, nothing need be converted.
@@ -50,18 +56,23 @@ impl ImageAttributes {
             let is_far = at >= usize::from(array.is_some()) + usize::from(nearest.is_some());
             if array.is_some_and(|array| at > 0 && is_level(array)) {
                 // It is about level 0.
-                said.shift_remove(ATTRIBUTE);
+                forget_own(&mut said);
             }
             if let Some(of_node) = said.shift_remove(OME) {
                 all.choose_ome(&mut ome, of_node, node, name, is_far);
             }
             if is_far {
                 // It is about the datasets there.
-                said.shift_remove(ATTRIBUTE);
+                forget_own(&mut said);
             }
             all.merge(said, node, !is_far);
         }
-        if let Some((ome, _)) = ome {
+        all.is_ome_of_array = ome.is_none() && ome_of_array.is_some();
+        if let (Some(_), Some(_), Some(array)) = (&ome, &ome_of_array, array) {
+            let of = called(array);
+            all.notes.push(format!("the attribute {OME:?} of {of} is left out: that of a group around it is kept"));
+        }
+        if let Some(ome) = ome.map(|(ome, _)| ome).or(ome_of_array) {
             all.attributes.insert(OME.to_owned(), ome);
         }
         if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
@@ -117,7 +128,14 @@ impl ImageAttributes {
 /// Whether an array has attributes that are about nothing else: those of this crate's writer, and a volume's, are about
 /// the image.
 fn speaks_for_itself(array: &Array) -> bool {
-    rules(array.layout().dialect).array_attributes && array.attributes().get(ATTRIBUTE).is_none()
+    rules(array.layout().dialect).array_attributes && provenance::own(array.attributes()).is_none()
+}
+
+/// Takes away what this crate's writer says.
+fn forget_own(attributes: &mut Map<String, Value>) {
+    if attributes.get(ATTRIBUTE).is_some_and(is_own) {
+        attributes.shift_remove(ATTRIBUTE);
+    }
 }
 
 /// Whether a node is a level of a pyramid that this crate's writer made beside level 0.
@@ -136,23 +154,7 @@ fn called(node: &Node) -> String {
 /// Lets the OME-Zarr metadata of a group speak of nothing but the array, which will be called `0`. Returns whether they
 /// speak of it at all; otherwise nothing changes.
 fn reduce(ome: &mut Value, group: &str, array: &str) -> bool {
-    let is_array = |dataset: &Value| {
-        dataset.get("path").and_then(Value::as_str).is_some_and(|path| below(group, path.trim_matches('/')) == array)
-    };
-    let datasets = |image: &Value| image.get("datasets").and_then(Value::as_array).cloned().unwrap_or_default();
-    let Some(images) = ome.get_mut("multiscales").and_then(Value::as_array_mut) else { return false };
-    let about = |image: &Value| datasets(image).into_iter().find(is_array);
-    if !images.iter().any(|image| about(image).is_some()) {
-        return false;
-    }
-    images.retain(|image| about(image).is_some());
-    for image in images {
-        if let Some(mut dataset) = about(image) {
-            dataset["path"] = json!("0");
-            image["datasets"] = json!([dataset]);
-        }
-    }
-    true
+    multiscales::reduce_to_level(ome, |path| below(group, path.trim_matches('/')) == array)
 }
 
 /// Carries along what the document of a volume says, of its scales only what belongs to those in the result.

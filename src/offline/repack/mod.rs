@@ -152,8 +152,7 @@ impl Repack {
         let options = if out.is_some() { options.with_dialect(None) } else { options.into_owned() };
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let is_there = out.as_ref().is_some_and(|out| out.exists());
-        let is_untidy = is_there && Staging::is_spent(&staging)?;
-        if is_there && !is_untidy {
+        if is_there {
             Staging::sweep(&staging);
         }
         out.iter().try_for_each(|out| check_out(&root, out, options.to()))?;
@@ -173,7 +172,6 @@ impl Repack {
         let ArrayJobs { mut jobs, form, groups, left, records, files, notes } =
             choice::jobs(nodes, &roots, &selection, &pool)?;
         let done = match &out {
-            Some(_) if is_untidy => Some(EarlierResult::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options, &staging)?),
             _ => None,
         };
@@ -203,15 +201,16 @@ impl Repack {
             _lock: lock,
         };
         repack.lanes()?;
-        repack.refuse_links()?;
+        repack.refuse_at_once()?;
         Ok(repack)
     }
 
-    /// An archive can't hold them.
-    fn refuse_links(&self) -> Result<()> {
-        match self.done.is_none() && self.out.as_deref().is_some_and(is_archive_name) {
-            true => self.rest(&self.changes()).refuse_links(),
-            false => Ok(()),
+    /// Refuses what a run would only meet at its end.
+    fn refuse_at_once(&self) -> Result<()> {
+        match &self.out {
+            None => consolidated::refuse_broken(&self.root, &self.groups),
+            Some(out) if self.done.is_none() && is_archive_name(out) => self.rest(&self.changes()).refuse_links(),
+            Some(_) => Ok(()),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::format::zarr3;
 use crate::fs::document;
 use crate::offline::hierarchy::below;
+use crate::ome::multiscales;
 
 /// The group of a collection that lists its images, and the file in it that describes them in the same order.
 pub(super) const COLLECTION: &str = "OME";
@@ -83,21 +84,14 @@ impl Gone<'_> {
     }
 
     /// Whether a list in the group `group` names something that is not in the result.
-    fn is_entry_gone(&self, group: &str, path: Option<&Value>) -> bool {
-        path.and_then(Value::as_str).is_some_and(|path| self.is_gone(&below(group, path.trim_matches('/'))))
+    fn is_entry_gone(&self, group: &str, path: Option<&str>) -> bool {
+        path.is_some_and(|path| self.is_gone(&below(group, path.trim_matches('/'))))
     }
 
     fn forget_levels(&mut self, group: &mut RepackedGroup) {
         let name = group.name.clone();
         let Some(ome) = ome_of(group) else { return };
-        let Some(images) = ome.get_mut("multiscales").and_then(Value::as_array_mut) else { return };
-        let before = images.len();
-        for image in images.iter_mut() {
-            let datasets = image.get_mut("datasets").and_then(Value::as_array_mut);
-            datasets.into_iter().for_each(|sets| sets.retain(|set| !self.is_entry_gone(&name, set.get("path"))));
-        }
-        images.retain(|image| image.get("datasets").and_then(Value::as_array).is_none_or(|sets| !sets.is_empty()));
-        if images.is_empty() && before > 0 {
+        if multiscales::retain_levels(ome, |path| !self.is_entry_gone(&name, Some(path))) {
             // All else there is about the image.
             *ome = json!({});
             self.images.insert(name);
@@ -113,9 +107,9 @@ impl Gone<'_> {
             let before = list.len();
             let ends = |entry: &Value| ["/input/path", "/output/path"].map(|end| entry.pointer(end).cloned());
             list.retain(|entry| {
-                let path = entry.get("path").or(Some(entry));
-                !self.is_entry_gone(&name, path)
-                    && !ends(entry).iter().any(|path| self.is_entry_gone(&name, path.as_ref()))
+                let path = entry.get("path").unwrap_or(entry);
+                !self.is_entry_gone(&name, path.as_str())
+                    && !ends(entry).iter().any(|path| self.is_entry_gone(&name, path.as_ref().and_then(Value::as_str)))
             });
             if list.is_empty() && before > 0 {
                 ome.as_object_mut().map(|ome| ome.shift_remove(key));
@@ -142,7 +136,7 @@ impl Gone<'_> {
         // Without a list, images are numbered.
         let numbered = (0u64..).map(|number| number.to_string()).take_while(|name| is_group(name)).map(Value::from);
         let before: Vec<Value> = said.unwrap_or_else(|| numbered.collect());
-        let is_gone = |path: &Value| self.is_entry_gone(collection, Some(path));
+        let is_gone = |path: &Value| self.is_entry_gone(collection, path.as_str());
         let gone: Vec<usize> = (0..before.len()).filter(|&at| is_gone(&before[at])).collect();
         if gone.is_empty() {
             return Ok(());

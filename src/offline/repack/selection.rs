@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::options::RepackOptions;
 use super::target;
 use crate::error::{Error, Result};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
@@ -108,7 +108,7 @@ pub(super) fn of_path(path: PathBuf, options: &RepackOptions) -> Result<(PathBuf
 fn own_records(nodes: &[Node]) -> HashSet<String> {
     let is_own = |node: &Node| {
         let document = node.document().unwrap_or_default();
-        document.pointer("/attributes").is_some_and(|attributes| attributes.get(ATTRIBUTE).is_some())
+        document.pointer("/attributes").is_some_and(|attributes| provenance::own(attributes).is_some())
     };
     let is_of_image = |name: &str| {
         let (image, last) = name.rsplit_once('/').unwrap_or(("", name));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::groups::{OME, RepackedGroup};
+use super::groups::{OME, RepackedGroup, drop_empty_own};
 use super::jobs::{ArrayJob, ResultForm};
 use super::nodes::is_above;
 use super::staging::{below, is_behind_link};
@@ -118,6 +118,7 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[ArrayJob]) {
     let Some(mut own) = ProvenanceMut::of(document) else { return };
     own.forget_layout(job.change.source.layout().rules(), job.change.target.layout().rules());
     job.settle(&mut own);
+    drop_empty_own(document);
 }
 
 /// The same for a level of a pyramid, which speaks for itself. False: it is none.

@@ -65,11 +65,6 @@ impl Staging {
         Ok(staging)
     }
 
-    /// Whether the tree has gone from the folder: it was given its name, and only the journal is left.
-    pub(super) fn is_spent(path: &Path) -> Result<bool> {
-        Ok(Self::is_left(path)? && !path.join("tree").exists())
-    }
-
     /// Whether an earlier call has left it.
     pub(super) fn is_left(path: &Path) -> Result<bool> {
         check_own(path)?;

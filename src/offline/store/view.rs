@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::{Files, Layout};
-use crate::format::provenance::{ATTRIBUTE, Provenance};
+use crate::format::provenance::{self, Provenance};
 use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, links};
 use crate::offline::hierarchy::central::CentralMetadata;
@@ -184,7 +184,7 @@ impl ViewSearch<'_> {
             if document["node_type"] == "array" {
                 let is_image = base == "0/" || base.ends_with("/0/");
                 // A level of a pyramid speaks for itself.
-                let own = here.as_ref().filter(|own| own.value.get(ATTRIBUTE).is_some());
+                let own = here.as_ref().filter(|own| provenance::own(&own.value).is_some());
                 let owner = own.or(above.filter(|_| is_image));
                 self.array(base, key, owner, &document, zarr3::sharded_layout)?;
             }
@@ -229,7 +229,7 @@ impl ViewSearch<'_> {
     ) -> Result<()> {
         let parsed = parse(document).map_err(|reason| Error::format(self.root.join(&key), reason))?;
         let Some(layout) = parsed else { return Ok(()) };
-        let attributes = attributes.filter(|attributes| attributes.value.get(ATTRIBUTE).is_some());
+        let attributes = attributes.filter(|attributes| provenance::own(&attributes.value).is_some());
         let owner = attributes.map(|attributes| attributes.owner(self.root, &layout)).transpose()?.flatten();
         self.views.add(ArrayView { base: base.to_owned(), document: key, layout, owner });
         Ok(())
