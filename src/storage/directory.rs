@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use super::file::{FileBlob, ParkedFile};
+use super::made_folders::MadeFolders;
 use super::new_names::NewNames;
 use super::reserve::{BALLAST_PAUSE, BALLAST_TRIES, DiskReserve};
 use super::seam::{Blob, PUTS_AT_ONCE, Storage};
@@ -33,6 +34,7 @@ pub(crate) struct Directory {
     sync: bool,
     reserve: Arc<DiskReserve>,
     new_names: Arc<NewNames>,
+    made: Arc<MadeFolders>,
 }
 
 impl Directory {
@@ -40,9 +42,9 @@ impl Directory {
     pub(crate) fn open(root: &Path, way: StorageKind, sync: bool) -> io::Result<Self> {
         let file_system = FileSystem::at(root)?;
         let root = root.to_path_buf();
-        let (reserve, new_names) = Default::default();
+        let (reserve, new_names, made) = Default::default();
         let access = Access { way, file_system, guard_maps: false };
-        Ok(Self { path: root.clone(), root, held: None, access, sync, reserve, new_names })
+        Ok(Self { path: root.clone(), root, held: None, access, sync, reserve, new_names, made })
     }
 
     /// Whose `root` goes by the descriptor of a folder, which errors call `path`.
@@ -146,15 +148,15 @@ impl Directory {
         }
     }
 
-    /// Creates a file under construction and the folders above it, of which those are told that were not there.
-    fn create_partial(&self, key: &str, partial: &Path) -> io::Result<(File, Vec<PathBuf>)> {
+    /// Creates a file under construction, and the folders above it.
+    fn create_partial(&self, key: &str, partial: &Path) -> io::Result<File> {
         let mut tries = 3;
         loop {
-            let made = self.make_parents(key)?;
+            self.made.add(self.make_parents(key)?);
             match create_new(partial) {
                 // Another file was given up meanwhile, and took its empty folders along.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && tries > 0 => tries -= 1,
-                created => return Ok((created?, made)),
+                created => return created,
             }
         }
     }
@@ -206,11 +208,11 @@ impl Storage for Directory {
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
         let path = self.root.join(key);
         let partial = hidden(&path, "partial");
-        let (file, made) = self.create_partial(key, &partial)?;
+        let file = self.create_partial(key, &partial)?;
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the
         // disk.
         let mut blob = FileBlob::new(file, path, partial, len, self.new_names_to_sync());
-        (blob.held, blob.made) = (self.held.clone(), made);
+        (blob.held, blob.made) = (self.held.clone(), Some(self.made.clone()));
         // A shard that is made ahead of need may fail and be tried again when there is room.
         self.reserve(blob.file(), len)?;
         self.equip(&mut blob, len)?;
@@ -275,10 +277,12 @@ impl Storage for Directory {
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
-        match fs::remove_file(self.root.join(key)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let path = self.root.join(key);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => self.made.remove_empty(&path),
         }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::made_folders::MadeFolders;
 use super::new_names::NewNames;
 use super::seam::{Blob, Mapped, PAGE};
 use super::window::Window;
@@ -20,8 +21,7 @@ pub(super) struct FileBlob {
     pub(super) held: Option<Arc<File>>,
     pub(super) path: PathBuf,
     pub(super) partial: PathBuf,
-    /// Folders that were made for it, the outermost first.
-    pub(super) made: Vec<PathBuf>,
+    pub(super) made: Option<Arc<MadeFolders>>,
     published: AtomicBool,
     /// Something did not reach the device. The system tells it once and then may say that all is well.
     failed: AtomicBool,
@@ -54,12 +54,11 @@ impl FileBlob {
         Ok(blob)
     }
 
-    /// `len`: how long the file must be. Dropped before it is published, it removes the file and the folders that were
-    /// [made](Self::made) for it.
+    /// `len`: how long the file must be. Dropped before it is published, it removes the file.
     pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, names: Option<Arc<NewNames>>) -> Self {
         let (window, len) = (Window::new(Arc::new(file), 0), AtomicU64::new(len));
-        let (made, published, failed) = Default::default();
-        Self { window, held: None, path, partial, made, published, failed, len, new_names: names }
+        let (published, failed) = Default::default();
+        Self { window, held: None, path, partial, made: None, published, failed, len, new_names: names }
     }
 
     pub(super) fn file(&self) -> &Arc<File> {
@@ -210,8 +209,9 @@ impl Drop for FileBlob {
     fn drop(&mut self) {
         if !self.published.load(Ordering::Relaxed) {
             let _ = fs::remove_file(&self.partial);
-            // As far as nothing else came into them.
-            let _ = self.made.iter().rev().try_for_each(fs::remove_dir);
+            self.made.iter().for_each(|made| made.remove_empty(&self.partial));
+        } else if fs::symlink_metadata(&self.path).is_ok() {
+            self.made.iter().for_each(|made| made.keep(&self.path));
         }
     }
 }

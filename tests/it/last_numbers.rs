@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::storage::{Barrier, Probed, held_up_by, within};
+use crate::common::storage::{Barrier, Probed, held_up_by, wait_until, within};
 use crate::common::{frame, tiny};
 use shardwright::{Acquisition, Config, Dialect, Dim, DimKind, Error, FrameMut, Record, RefusedNumber, RingFull};
 
@@ -56,6 +56,7 @@ fn an_array_that_has_all_its_frames_is_no_full_ring() {
         assert!(acquisition.try_acquire().unwrap_err().is_ring_full());
         is_past_end(acquisition.append(&[7; 256]).unwrap_err());
         fill(loans.pop().unwrap(), 0);
+        wait_until("the ring is free", || acquisition.stats().ring_free == 4);
         let loans: Vec<_> = (0..4).map(|_| acquisition.acquire().unwrap()).collect();
         is_past_end(acquisition.try_acquire().unwrap_err());
         is_past_end(acquisition.acquire().unwrap_err());
@@ -76,7 +77,7 @@ fn frames_dropped_before_the_last_one_are_not_counted_twice() {
         let dropped: Vec<_> = (0..12).filter(|&number| bring(number)).collect();
         assert_eq!(dropped, [8, 9, 10, 11]);
         barrier.open();
-        crate::common::storage::wait_until("the ring is free", || acquisition.stats().ring_free == 8);
+        wait_until("the ring is free", || acquisition.stats().ring_free == 8);
         assert!(!bring(12));
         let summary = acquisition.finish().unwrap();
         assert_eq!((summary.shape[0], flat(&summary.missing)), (13, dropped));
