@@ -161,14 +161,14 @@ typedef uint32_t sw_dialect;
 // What is done to a chunk's id before its bits choose the shard of a precomputed volume.
 typedef uint32_t sw_hash;
 
-// What only SW_DIALECT_PRECOMPUTED has. A number of bits that is 0 is a wish for 0: set those to -1 that are to be
-// chosen.
+// What only SW_DIALECT_PRECOMPUTED has. In the numbers of bits, 0 means zero bits, and -1 leaves the choice to the
+// library.
 typedef struct sw_volume {
     // The scale's name, which is that of the folder with the shards. UTF-8. Null: the resolution, as 325_325_1000.
     const char *key;
     // What is done to ids.
     sw_hash hash;
-    // How many of an id's lowest bits neighbours in one minishard may differ in. Negative: chosen.
+    // Lowest bits of a chunk's id that are ignored when its minishard is chosen. Negative: chosen.
     int32_t preshift_bits;
     // Minishards per shard, as a power of two. Negative: chosen.
     int32_t minishard_bits;

@@ -260,8 +260,8 @@ enum DecoderMeans {
     Copy,
     Blosc,
     Zstd(zstd::Decompressor),
-    Gzip(libdeflater::Decompressor),
-    Zlib(libdeflater::Decompressor),
+    Gzip(gzip::Decompressor),
+    Zlib(gzip::Decompressor),
     Lz4,
 }
 
@@ -277,8 +277,8 @@ impl Decoder {
             Compressor::None => DecoderMeans::Copy,
             Compressor::Auto | Compressor::Blosc { .. } | Compressor::BloscNoise { .. } => DecoderMeans::Blosc,
             Compressor::Zstd { .. } => DecoderMeans::Zstd(zstd::Decompressor::new()?),
-            Compressor::Gzip { .. } => DecoderMeans::Gzip(libdeflater::Decompressor::new()),
-            Compressor::Zlib { .. } => DecoderMeans::Zlib(libdeflater::Decompressor::new()),
+            Compressor::Gzip { .. } => DecoderMeans::Gzip(gzip::Decompressor::new()?),
+            Compressor::Zlib { .. } => DecoderMeans::Zlib(gzip::Decompressor::new()?),
             Compressor::Lz4 => DecoderMeans::Lz4,
         };
         Ok(Self { means, checksum: codec.checksum, raw_bytes })

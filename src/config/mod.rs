@@ -269,7 +269,7 @@ pub struct Volume {
     /// one after another. With a real hash the chunks of all shards arrive mixed: all shards stay open until the end,
     /// and the number of frames must be known.
     pub hash: VolumeHash,
-    /// How many of an id's lowest bits neighbours in one minishard may differ in. `None`: chosen.
+    /// Lowest bits of a chunk's id that are ignored when its minishard is chosen. `None`: chosen.
     pub preshift_bits: Option<u8>,
     /// Minishards per shard, as a power of two. `None`: chosen.
     pub minishard_bits: Option<u8>,

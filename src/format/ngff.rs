@@ -84,7 +84,8 @@ fn is_known(part: &Value) -> bool {
     part.get("version").is_none() || version.is_some_and(|version| version == "0.4" || OLD.contains(&version))
 }
 
-/// The version of images or of a plate before 0.4; images that don't name theirs are such if their axes are no objects.
+/// The version of images or of a plate before 0.4; images that don't name theirs are such if their axes are no objects,
+/// or if they have none.
 fn old_version(attributes: &Map<String, Value>, found: &[&str]) -> Option<String> {
     let images = attributes.get("multiscales").filter(|_| found.contains(&"multiscales")).and_then(Value::as_array);
     let plate = attributes.get("plate").filter(|_| found.contains(&"plate"));
@@ -93,7 +94,9 @@ fn old_version(attributes: &Map<String, Value>, found: &[&str]) -> Option<String
         let has_names = part["axes"].as_array().is_some_and(|axes| axes.iter().any(Value::is_string));
         named.map(str::to_owned).or_else(|| has_names.then(|| "0.3".to_owned()))
     };
-    images.into_iter().flatten().chain(plate).find_map(of)
+    let lacks_axes = |image: &Value| image.get("version").is_none() && image.get("axes").is_none();
+    let is_first = images.is_some_and(|images| images.iter().any(lacks_axes));
+    images.into_iter().flatten().chain(plate).find_map(of).or_else(|| is_first.then(|| "0.1 or 0.2".to_owned()))
 }
 
 /// The same of the group `OME` of a collection, which lists its images there.

@@ -18,8 +18,9 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// As [`read_region`](Self::read_region), [`Error::Config`] for a memory of less than two elements, and the first
-    /// error of `take`, after which nothing more is read.
+    /// As [`read_region`](Self::read_region), [`Error::Config`] for a memory of less than two elements,
+    /// [`Error::Format`] for a shard in which chunks share bytes, and the first error of `take`, after which nothing
+    /// more is read.
     pub fn read_pieces<E: From<Error>>(
         &self,
         start: &[u64],
@@ -38,6 +39,7 @@ impl Array {
             let reason = format!("two pieces of an element each need {} bytes", 2 * element_bytes);
             return Err(Error::config("memory_bytes", memory_bytes, reason).into());
         }
+        self.refuse_overlaps(start, shape)?;
         let pieces = Pieces::new(start, shape, self.chunk_shape(), memory_bytes / 2 / element_bytes);
         thread::scope(|scope| {
             let (full, filled) = mpsc::sync_channel::<Result<Vec<u8>>>(1);

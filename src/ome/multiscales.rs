@@ -211,6 +211,7 @@ pub(super) fn convert(ome: &mut Value, to: OmeVersion) -> Vec<&'static str> {
 fn convert_image(image: &mut Value, system: Option<&str>) -> Option<&'static str> {
     let axes = Multiscale(image).axis_values().to_vec();
     let of_all = Dataset(image).grid(axes.len()).ok().filter(|_| system.is_some());
+    let is_unread = of_all.is_none() && system.is_some() && transformations(image).next().is_some();
     for level in image.get_mut("datasets").and_then(Value::as_array_mut).into_iter().flatten() {
         let Ok(grid) = Dataset(level).grid(axes.len()) else { continue };
         let grid = of_all.as_ref().map_or(grid.clone(), |all| grid.then(all));
@@ -222,7 +223,21 @@ fn convert_image(image: &mut Value, system: Option<&str>) -> Option<&'static str
         image.shift_remove(SYSTEMS).is_some_and(|systems| systems.as_array().is_some_and(|all| all.len() > 1));
     let leads_on = image.shift_remove(TRANSFORMATIONS).is_some();
     put_axes(image, Value::Array(axes), system);
+    if is_unread {
+        return Some("what places all levels of an image");
+    }
     (system.is_none() && (several || leads_on)).then_some("further coordinate systems")
+}
+
+/// What of the images' places stands in an array rather than among the metadata: the kind of transformation and the
+/// array's path.
+pub(crate) fn by_path(ome: &Value) -> Option<(&str, &str)> {
+    let parts = images(ome).flat_map(|image| image.levels().chain([Dataset(image.0)]));
+    let mut steps = parts.flat_map(|part| transformations(part.0));
+    steps.find_map(|step| {
+        let kind = step["type"].as_str().filter(|kind| step.get(*kind).is_none())?;
+        Some((kind, step["path"].as_str()?))
+    })
 }
 
 /// Takes levels out whose paths are not kept, and images that have none left. Whether that leaves no image.

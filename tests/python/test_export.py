@@ -152,3 +152,27 @@ def test_names_and_colours_come_back(export, replay, tmp_path):
         shown = [(channel["label"], channel["color"]) for channel in ome["omero"]["channels"]]
         assert shown == [("GFP", "123456"), ("RFP", "FFFFFF")] and ome["multiscales"][0]["name"] == "embryo"
         export(out, tmp_path / "a.ome.tif", "--overwrite")
+
+
+@pytest.mark.parametrize("names, called", [
+    ([None, "q", "r"], ["t", "q", "r"]), (["a", None, "c"], ["a", "y", "c"]), (["a", "", "c"], ["a", "y", "c"]),
+    (["y", None, "x"], ["y", "dim_1", "x"]), ([None, None, None], ["t", "y", "x"]),
+    (["y", "x", None], ["y", "x", "dim_2"]),
+])  # fmt: skip
+def test_dimensions_of_which_some_have_no_names(export, tmp_path, names, called):
+    data = pixels("uint16", (6, 8, 10))
+    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(2, 4, 4), dimension_names=names)
+    export(tmp_path / "a.zarr", tmp_path / "by_place.npy", "--region", "1:3,2:4,5:9")
+    assert_same(np.load(tmp_path / "by_place.npy"), data[1:3, 2:4, 5:9])
+    for at, name in enumerate(called):
+        export(tmp_path / "a.zarr", tmp_path / f"{at}.npy", "--region", f"{name}=1:3")
+        assert_same(np.load(tmp_path / f"{at}.npy"), data.take([1, 2], axis=at))
+
+
+def test_a_name_that_two_dimensions_have_is_no_region(export, tmp_path):
+    data = pixels("uint16", (6, 8, 10))
+    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(2, 4, 4), dimension_names=["y", "y", "x"])
+    told = export(tmp_path / "a.zarr", tmp_path / "o.npy", "--region", "y=1:3", code=2)
+    assert "several dimensions are called; give a span" in told
+    export(tmp_path / "a.zarr", tmp_path / "o.npy", "--region", "x=1:3")
+    assert_same(np.load(tmp_path / "o.npy"), data[..., 1:3])

@@ -192,3 +192,25 @@ def test_a_scene_names_the_tiles_that_are_there(tool, tmp_path, request):
     assert "scene" not in ome(tmp_path / "part.zarr")
     validated("BioFormats2Raw", tmp_path / "part.zarr")
     tool("verify", tmp_path / "part.zarr")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("kind, of_all", [("scale", False), ("translation", False), ("scale", True)])
+def test_places_that_stand_in_an_array_are_refused_on_the_way_to_0_6(tool, tmp_path, zarr_format, kind, of_all):
+    axes = [{"name": name, "type": "space"} for name in "yx"]
+    scale, by_path = {"type": "scale", "scale": [2.0, 2.0]}, {"type": kind, "path": "places"}
+    ways = [scale] if of_all else [by_path] if kind == "scale" else [scale, by_path]
+    image = {"axes": axes, "datasets": [{"path": "0", "coordinateTransformations": ways}]}
+    if of_all:
+        image["coordinateTransformations"] = [by_path]
+    said = {"multiscales": [{"version": "0.4", **image}]}
+    attributes = said if zarr_format == 2 else {"ome": {"version": "0.5", "multiscales": [image]}}
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=zarr_format, attributes=attributes)
+    root.create_array("0", data=np.arange(256, dtype="u2").reshape(16, 16), chunks=(8, 8))
+    root.create_array("places", data=np.array([2.0, 3.0]), chunks=(2,))
+    call = ["repack", tmp_path / "a.zarr", tmp_path / "b.zarr", "--unsharded", "--dialect", "zarr3"]
+    words = f'the {kind} of an image of the group "" stands in the array "places"'
+    assert words in tool(*call, "--ome", "0.6", code=2)
+    assert not (tmp_path / "b.zarr").exists()
+    tool(*call)
+    assert ome(tmp_path / "b.zarr")["multiscales"] == [image]

@@ -408,3 +408,49 @@ def test_an_image_that_lost_a_shard_gets_no_levels(pyramid, command, tmp_path):
     assert not (out / "1").exists()
     subprocess.run([command, "repack", out, "--incomplete", "--codec", "zstd", "-q"], check=True)
     assert len(pyramid(out, "--levels", 1)["levels"]) == 1
+
+
+# Links.
+
+
+def linked(path, part, aside):
+    """Moves a part of a dataset out of it, and leaves a link that leads there."""
+    (path / part).rename(aside)
+    (path / part).symlink_to(aside)
+
+
+@pytest.mark.parametrize("part", ["0", "zarr.json", "0/zarr.json", "0/c", "0/c/0", "0/c/0/0/0"])
+def test_what_lies_behind_a_link_is_refused_as_other_commands_do(told, replay, tmp_path, part):
+    _, path = replay("synthetic", "--camera", "640x600xu16", "--frames", "2")
+    linked(path, part, tmp_path / "aside")
+    before = sorted(path.rglob("*"))
+    words = "is, or lies behind, a link out of"
+    refused = told("pyramid", path, code=5)["error"]
+    assert refused["kind"] == "unsupported" and words in refused["message"] and "--follow-links" in refused["message"]
+    assert sorted(path.rglob("*")) == before and not list(path.parent.glob(".*"))
+    for others in [["export", path, tmp_path / "o.npy"], ["repack", path, tmp_path / "o.zarr"]]:
+        other = told(*others, code=5)["error"]
+        assert other["kind"] == refused["kind"] and words in other["message"]
+    assert len(told("pyramid", path, "--follow-links")["levels"]) == 2
+
+
+def test_an_array_behind_a_link_within_its_dataset_gets_levels(tool, replay):
+    _, path = replay("synthetic", "--camera", "640x600xu16", "--frames", "2")
+    (path / "0").rename(path / "real")
+    (path / "0").symlink_to("real")
+    tool("pyramid", path)
+    assert zarr.open_array(path / "2", mode="r").shape == (2, 150, 160)
+
+
+def test_a_link_in_the_place_of_a_level_is_not_followed(told, replay, tmp_path):
+    _, path = replay("synthetic", "--camera", "640x600xu16", "--frames", "2")
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    (aside / "mine.txt").write_text("mine")
+    for leads in [aside, tmp_path / "nowhere"]:
+        (path / "1").symlink_to(leads)
+        assert "already exists" in told("pyramid", path, code=1)["error"]["message"]
+        (path / "1").unlink()
+    (path / "1").symlink_to(aside)
+    assert "it is no level" in told("pyramid", path, "--overwrite", code=1)["error"]["message"]
+    assert (aside / "mine.txt").read_text() == "mine" and len(list(aside.iterdir())) == 1

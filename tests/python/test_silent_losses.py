@@ -94,6 +94,33 @@ def test_what_stands_for_a_chunk_and_is_no_file_is_refused(told, tmp_path, make,
         assert name in error["message"] and "is not a regular file" in error["message"]
 
 
+# Pipes and sockets beside arrays.
+
+
+def test_what_can_t_be_copied_is_told(told, tmp_path):
+    import socket
+
+    path = tmp_path / "g.zarr"
+    zarr.open_group(path, mode="w")
+    sharded(path / "a")
+    (path / "notes").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path / "notes" / "socket"))
+    for odd in [path / "pipe", path / "a" / "pipe"]:
+        os.mkfifo(odd)
+    said = {str(path / odd) + " is neither a file nor a folder, and is left out" for odd in ["notes/socket", "pipe"]}
+    inner = str(path / "a/pipe") + " is neither a file nor a folder, and is left out"
+    cases = {"o.zarr": [], "o.ozx": [], "v": ["--dialect", "precomputed", "--codec", "none"],
+             "two.zarr": ["--dialect", "zarr2", "--unsharded"]}  # fmt: skip
+    for out, options in cases.items():
+        assert said | {inner} <= set(told("repack", path, tmp_path / out, *options)["notes"]), out
+        assert not [found for found in (tmp_path / out).rglob("*") if found.name in ("pipe", "socket")]
+    # In place, nothing is lost but in the folders of arrays that are made anew.
+    notes = told("repack", path, "--codec", "gzip")["notes"]
+    assert inner in notes and not said & set(notes)
+    assert (path / "pipe").exists() and (path / "notes" / "socket").exists()
+
+
 # Folders that can be listed and not entered.
 
 
@@ -150,6 +177,47 @@ def test_bytes_behind_a_stream_in_a_shard_are_damage(told, tmp_path):
     assert "other bytes follow" in found["what"] and found["chunk"] == last
 
 
+@pytest.mark.parametrize("make", [zarr2, zarr.create_array])
+def test_several_members_of_gzip_are_read_as_zarr_python_reads_them(told, tmp_path, make):
+    import gzip
+
+    from numcodecs import GZip
+
+    raw = DATA[:4, :4].tobytes()
+    cases = {
+        "twice": gzip.compress(raw) * 2, "halves": gzip.compress(raw[:10]) + gzip.compress(raw[10:]),
+        "empty": gzip.compress(raw) + gzip.compress(b""), "short": gzip.compress(raw[:10]), "one": gzip.compress(raw),
+        "more": gzip.compress(raw) + gzip.compress(b"x"), "cut": (gzip.compress(raw) * 2)[:-1],
+    }  # fmt: skip
+    for name, chunk in cases.items():
+        path = tmp_path / name
+        if make is zarr2:
+            zarr2(path, compressors=GZip(1))
+        else:
+            zarr.create_array(path, data=DATA, chunks=(4, 4), compressors=zarr.codecs.GzipCodec(level=1))
+        (path / ("0.0" if make is zarr2 else "c/0/0")).write_bytes(chunk)
+        is_whole = name in ("halves", "empty", "one")
+        if is_whole:
+            assert_same(zarr.open_array(path, mode="r")[...], DATA, name)
+            told("verify", path)
+            told("export", path, tmp_path / f"{name}.npy")
+            assert_same(np.load(tmp_path / f"{name}.npy"), DATA, name)
+            continue
+        with pytest.raises((ValueError, OSError, EOFError)):
+            zarr.open_array(path, mode="r")[...]
+        assert "gzip: " in damage(told("verify", path, code=3))[0]["what"]
+        assert "gzip: " in told("export", path, tmp_path / "o.npy", code=3)["error"]["message"]
+
+
+def test_a_stream_of_zlib_that_is_there_twice_is_damage(told, tmp_path):
+    from numcodecs import Zlib
+
+    zarr2(tmp_path / "a.zarr", compressors=Zlib(1))
+    chunk = tmp_path / "a.zarr/0.0"
+    chunk.write_bytes(chunk.read_bytes() * 2)
+    assert "other bytes follow" in damage(told("verify", tmp_path / "a.zarr", code=3))[0]["what"]
+
+
 # Chunks that share their bytes.
 
 
@@ -165,6 +233,21 @@ def test_a_shard_whose_chunks_share_their_bytes_is_not_made_sound(told, tmp_path
     assert any("within chunk" in finding["what"] for finding in damage(told("verify", path, code=3)))
     assert "within chunk" in told("repack", path, out, *options, code=3)["error"]["message"]
     assert not out.exists()
+
+
+@pytest.mark.parametrize("inner", [16, 32])
+def test_chunks_that_share_their_bytes_are_no_pixels_of_an_export_or_a_manifest(told, tmp_path, inner):
+    path = tmp_path / "a.zarr"
+    sharded(path, compressors=None)
+    shard = path / "c/0/0"
+    chunks = shard.read_bytes()[:-68]
+    shard.write_bytes(with_index(chunks, [(0, 32), (inner, 32), (inner, 32), (96, 32)]))
+    assert any("within chunk" in finding["what"] for finding in damage(told("verify", path, code=3)))
+    for words in (["export", path, tmp_path / "o.npy"], ["export", path, tmp_path / "o.tif", "--region", "0:2,0:2"],
+                  ["manifest", path, tmp_path / "m"]):  # fmt: skip
+        message = told(*words, code=3)["error"]["message"]
+        assert "c/0/0: chunk" in message and "within chunk" in message
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr"]
 
 
 # JSON that Python's parser reads.

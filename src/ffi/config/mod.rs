@@ -234,8 +234,8 @@ pub const SW_DEPTH_ALWAYS: sw_depth = 1;
 /// From the level on at which planes are no further apart than pixels are.
 pub const SW_DEPTH_AUTO: sw_depth = 2;
 
-/// What only SW_DIALECT_PRECOMPUTED has. A number of bits that is 0 is a wish for 0: set those to -1 that are to be
-/// chosen.
+/// What only SW_DIALECT_PRECOMPUTED has. In the numbers of bits, 0 means zero bits, and -1 leaves the choice to the
+/// library.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_volume {
@@ -243,7 +243,7 @@ pub struct sw_volume {
     pub key: *const c_char,
     /// What is done to ids.
     pub hash: sw_hash,
-    /// How many of an id's lowest bits neighbours in one minishard may differ in. Negative: chosen.
+    /// Lowest bits of a chunk's id that are ignored when its minishard is chosen. Negative: chosen.
     pub preshift_bits: i32,
     /// Minishards per shard, as a power of two. Negative: chosen.
     pub minishard_bits: i32,

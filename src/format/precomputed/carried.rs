@@ -25,7 +25,10 @@ pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
     };
     let scales = info["scales"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_plain = info["type"] == "image" && !says_more(info, &OWN);
-    if !is_own || !is_plain || scales.iter().any(|scale| says_more(scale, &OWN_OF_SCALE)) {
+    let is_moved =
+        |scale: &Value| scale["voxel_offset"].as_array().is_some_and(|offset| offset.iter().any(|at| *at != 0));
+    if !is_own || !is_plain || scales.iter().any(is_moved) || scales.iter().any(|scale| says_more(scale, &OWN_OF_SCALE))
+    {
         let mut said = info.clone();
         if let Some(said) = said.as_object_mut() {
             [ATTRIBUTE, "attributes"].iter().for_each(|key| drop(said.shift_remove(*key)));

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::precomputed::{PACKINGS, packing_of};
 use crate::fs::look;
+use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 
@@ -76,13 +77,39 @@ impl Array {
         let Some((file, whole)) = self.open_file(position)? else { return Ok(None) };
         let ranges = match self.layout().table() {
             None => vec![Some(whole)],
-            Some(layout) => {
-                let index = file.table(layout)?;
+            Some(_) => {
+                let index = self.read_index(&file, position, None)?;
+                index.refuse_overlaps(&file)?;
                 let damaged = |reason| Error::format(file.path(), reason);
-                (0..index.len()).map(|chunk| index.entry(chunk)).collect::<Result<_, _>>().map_err(damaged)?
+                (0..self.layout().chunks_per_file().iter().product())
+                    .map(|chunk| index.entry(chunk))
+                    .collect::<Result<_, _>>()
+                    .map_err(damaged)?
             }
         };
         Ok(Some(FileChunks { path: file.path().to_path_buf(), ranges }))
+    }
+
+    /// Refuses files of a box in which chunks share bytes.
+    pub(in crate::offline) fn refuse_overlaps(&self, start: &[u64], shape: &[u64]) -> Result<()> {
+        if !self.layout().has_index() {
+            return Ok(());
+        }
+        let positions = match self.layout().has_boxes() {
+            false => self.file_positions()?,
+            true => {
+                let dims = start.iter().zip(shape).zip(&self.layout().file_shape);
+                let (first, count): (Vec<u64>, Vec<u64>) =
+                    dims.map(|((at, n), file)| (at / file, (at + n).div_ceil(*file) - at / file)).unzip();
+                let mut positions = Vec::new();
+                for_each_position(&first, &count, |position| positions.push(position.to_vec()));
+                positions
+            }
+        };
+        positions.par_iter().try_for_each(|position| match self.open_file(position)? {
+            Some((file, _)) => self.read_index(&file, position, None)?.refuse_overlaps(&file),
+            None => Ok(()),
+        })
     }
 
     /// How many chunks are stored: the others hold the fill value.

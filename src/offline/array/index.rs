@@ -143,6 +143,14 @@ impl Index {
         .flatten()
     }
 
+    /// Refuses chunks that share bytes: nothing tells which of them lost its own.
+    pub(crate) fn refuse_overlaps(&self, file: &ShardFile) -> Result<()> {
+        match self.overlaps().into_iter().next() {
+            Some((chunk, what)) => Err(Error::format(file.path(), format!("chunk {chunk} {what}"))),
+            None => Ok(()),
+        }
+    }
+
     /// The chunks whose bytes are those of another, too, or of the index, and a sentence of each.
     pub(crate) fn overlaps(&self) -> Vec<(u64, String)> {
         let mut entries: Vec<_> = self.entries().filter_map(|(chunk, range)| Some((chunk, range.ok()?))).collect();

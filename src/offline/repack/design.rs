@@ -289,10 +289,11 @@ fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
     multiscales::images(attributes.get("ome")?).next()
 }
 
-/// Where the voxels of an array stood that was a volume. An array of a volume has z, y and x last.
+/// Where the voxels of an array stood that was a volume. An array of a volume has z, y and x last, or y and x alone.
 fn carried_offset(array: &Array, attributes: &Map<String, Value>) -> Option<[i64; 3]> {
-    let [.., z, y, x] = array.shape() else { return None };
-    voxel_offset(attributes, [*x, *y, *z])
+    let [outer @ .., y, x] = array.shape() else { return None };
+    let deep = outer.last().and_then(|z| voxel_offset(attributes, [*x, *y, *z]));
+    deep.or_else(|| voxel_offset(attributes, [*x, *y, 1]))
 }
 
 /// What is wished of a volume; where nothing is, what the old one was, if it was one.

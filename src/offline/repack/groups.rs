@@ -37,16 +37,30 @@ impl RepackedGroup {
 
 impl RepackedGroup {
     /// Says what it says of OME-Zarr in another version. Returns what can't be said there, as a sentence.
-    pub(super) fn say_in(&mut self, version: Option<OmeVersion>) -> Option<String> {
-        let ome = self.document.get_mut("attributes")?.get_mut(OME)?;
+    pub(super) fn say_in(&mut self, version: OmeVersion) -> Result<Option<String>> {
+        let group = &self.name;
+        let Some(ome) = self.document.get_mut("attributes").and_then(|said| said.get_mut(OME)) else { return Ok(None) };
+        let is_other = versions::version(ome).is_some_and(|from| from != version);
+        if let Some((kind, path)) = multiscales::by_path(ome).filter(|_| is_other && version == OmeVersion::V0_6) {
+            let reason = format!(
+                "the {kind} of an image of the group {group:?} stands in the array {path:?}, and 0.6 is only made of \
+                 numbers among the metadata; write these there, or leave the version as it is"
+            );
+            return Err(Error::config("ome", version, reason));
+        }
         let before = ome.clone();
-        let lost = versions::convert(ome, version?);
+        let lost = versions::convert(ome, version);
         self.is_new |= *ome != before;
-        (!lost.is_empty()).then(|| {
-            let (group, version, lost) = (&self.name, version.unwrap_or_default(), lost.join(" and "));
-            format!("of the group {group:?}, {lost} is left out: OME-Zarr {version} has no words for it")
-        })
+        let lost = (!lost.is_empty()).then(|| lost.join(" and "));
+        let note = |lost| format!("of the group {group:?}, {lost} is left out: OME-Zarr {version} has no words for it");
+        Ok(lost.map(note))
     }
+}
+
+/// Lets all groups say it in that version, and returns what can't be said there.
+pub(super) fn say_in(groups: &mut [RepackedGroup], version: OmeVersion) -> Result<Vec<String>> {
+    let notes: Vec<_> = groups.iter_mut().map(|group| group.say_in(version)).collect::<Result<_>>()?;
+    Ok(notes.into_iter().flatten().collect())
 }
 
 /// Takes the writer's attribute away where nothing is left in it: another writer's array does not become one of this

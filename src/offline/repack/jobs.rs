@@ -152,7 +152,9 @@ impl ArrayJobs {
             let lists = ome_lists::correct(&left_out, &mut groups, roots.root)?;
             left.extend(lists.left);
             notes.extend(lists.notes);
-            notes.extend(groups.iter_mut().filter_map(|group| group.say_in(options.ome)));
+            if let Some(version) = options.ome {
+                notes.extend(groups::say_in(&mut groups, version)?);
+            }
             notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
             if !roots.copied {

@@ -34,6 +34,7 @@ mod ome_xml;
 mod options;
 mod order;
 mod pack;
+mod places;
 mod progress;
 mod receipt;
 mod refusal;
@@ -51,18 +52,15 @@ mod two_formats;
 mod writer;
 mod zarr2_tree;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use crate::archive_file::{check_dialect, is_archive_name};
-use crate::config::Dialect;
+use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
 use crate::fs::{self as os, Lock};
-use crate::fs::{links, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
@@ -147,7 +145,7 @@ impl Repack {
     /// options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks
     /// that its writer counted, or is not complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
-        let (root, options) = selection::of_path(root_of(path.as_ref(), out.is_none())?, options)?;
+        let (root, options) = selection::of_path(places::root_of(path.as_ref(), out.is_none())?, options)?;
         let out = out.map(os::absolute).transpose()?;
         let options = if out.is_some() { options.with_dialect(None) } else { options.into_owned() };
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
@@ -155,7 +153,7 @@ impl Repack {
         if is_there {
             Staging::sweep(&staging);
         }
-        out.iter().try_for_each(|out| check_out(&root, out, options.to()))?;
+        out.iter().try_for_each(|out| places::check_out(&root, out, options.to()))?;
         out.iter().filter(|_| !is_there).try_for_each(|out| consolidated::refuse_around(out))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
@@ -229,7 +227,23 @@ impl Repack {
             let beyond = if job.in_place { None } else { job.change.note_of_beyond()? };
             notes.extend(said.chain(beyond).map(|note| of.clone() + &note));
         }
+        if self.done.is_none() {
+            let changes = self.changes();
+            let odd = self.copied(&changes).iter().map(Rest::odd).collect::<Result<Vec<_>>>()?;
+            let note = |path: PathBuf| format!("{} is neither a file nor a folder, and is left out", path.display());
+            notes.extend(odd.into_iter().flatten().map(note));
+        }
         Ok(notes)
+    }
+
+    /// Of what the result has the files that are no shards: of the dataset, or of each array that is rebuilt.
+    fn copied<'a>(&'a self, changes: &'a [&'a Change]) -> Vec<Rest<'a>> {
+        if self.out.is_some() || self.form == ResultForm::Designed {
+            return vec![self.rest(changes)];
+        }
+        let jobs = self.jobs.iter().filter(|job| !job.in_place);
+        jobs.map(|job| Rest { root: job.change.source.path(), left: &[], records: None, ..self.rest(changes) })
+            .collect()
     }
 
     /// Repacks. Several shards are in the making at once, each with several chunks on their way.
@@ -421,20 +435,6 @@ impl Repack {
     }
 }
 
-/// The directory that is repacked, once an exchange that a kill cut short is finished.
-fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
-    os::finish_exchange(path)?;
-    let root = look::canonicalize(path).map_err(|error| Error::io("open", path, error))?;
-    if in_place {
-        look::refuse_archive(&root)?;
-    }
-    if !look::is_root(&root) {
-        return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
-    }
-    links::enter(&root);
-    Ok(root)
-}
-
 /// That the result is there already; refused if it is that of another call.
 fn done_before(
     out: &Path,
@@ -470,27 +470,4 @@ fn todo(jobs: &[ArrayJob]) -> Result<Vec<(usize, Vec<u64>)>> {
         todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
     }
     Ok(todo)
-}
-
-fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
-    if is_archive_name(out) {
-        check_dialect(dialect)?;
-    }
-    let may_be_made = if is_archive_name(out) { look::is_archive(out) } else { out.is_dir() };
-    if out.exists() && (!may_be_made || out == root) {
-        return Err(Error::Exists { path: out.to_path_buf() });
-    }
-    if out.starts_with(root) {
-        return Err(Error::config(
-            "out",
-            out.display(),
-            "lies in the dataset that is repacked; choose a path beside it",
-        ));
-    }
-    match out.parent() {
-        Some(parent) if !parent.is_dir() => {
-            fs::create_dir_all(parent).map_err(|error| Error::io("create", parent, error))
-        }
-        _ => Ok(()),
-    }
 }

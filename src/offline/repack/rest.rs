@@ -44,7 +44,7 @@ impl Rest<'_> {
             let Some(name) = entry.file_name() else { continue };
             let copied = to.join(name);
             match self.fate(&entry)? {
-                Fate::Left => {}
+                Fate::Left | Fate::Odd => {}
                 Fate::Folder if depth >= DEPTH_MAX => {
                     return Err(Error::format(entry, format!("the tree is deeper than {DEPTH_MAX}")));
                 }
@@ -77,7 +77,25 @@ impl Rest<'_> {
                     let reason = "is a link, which an archive can't hold; repack into a folder";
                     return Err(Error::format(entry, Refusal::Unsupported(reason.to_owned())));
                 }
-                Fate::Left | Fate::File => {}
+                Fate::Left | Fate::Odd | Fate::File => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is neither a file, nor a folder, nor a link, and has no place in a copy.
+    pub(super) fn odd(&self) -> Result<Vec<PathBuf>> {
+        let mut odd = Vec::new();
+        self.odd_in(self.root, 0, &mut odd)?;
+        Ok(odd)
+    }
+
+    fn odd_in(&self, folder: &Path, depth: usize, odd: &mut Vec<PathBuf>) -> Result<()> {
+        for entry in if depth > DEPTH_MAX { Vec::new() } else { look::list(folder)? } {
+            match self.fate(&entry)? {
+                Fate::Folder => self.odd_in(&entry, depth + 1, odd)?,
+                Fate::Odd => odd.push(entry),
+                Fate::Left | Fate::Link | Fate::File => {}
             }
         }
         Ok(())
@@ -107,7 +125,7 @@ impl Rest<'_> {
             true => Fate::Link,
             false if is_folder => Fate::Folder,
             false if look::is_file(entry) => Fate::File,
-            false => Fate::Left,
+            false => Fate::Odd,
         })
     }
 
@@ -146,6 +164,8 @@ enum Fate {
     Folder,
     Link,
     File,
+    /// A pipe or a socket, of which there is nothing to copy.
+    Odd,
 }
 
 /// Copies a document of the dataset at `from` to the same place in the one at `to`.

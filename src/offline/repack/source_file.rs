@@ -29,10 +29,7 @@ impl SourceFile {
         if let Some(reason) = index.iter().flat_map(Index::broken).next() {
             return Err(Error::format(file.path(), reason));
         }
-        // In the copy, each would have bytes of its own, and nothing would tell that one of them was lost.
-        if let Some((chunk, what)) = index.iter().flat_map(Index::overlaps).next() {
-            return Err(Error::format(file.path(), format!("chunk {chunk} {what}")));
-        }
+        index.iter().try_for_each(|index| index.refuse_overlaps(&file))?;
         Ok(Some(Self { path: file.path().to_path_buf(), len: file.len(), whole, index }))
     }
 

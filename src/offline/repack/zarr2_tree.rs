@@ -13,7 +13,7 @@ use super::jobs::{ArrayJob, ArrayJobs, ResultForm, Roots, group_of_zarr3};
 use super::left_out::LeftOut;
 use super::selection::Selection;
 use super::staging::Staging;
-use super::{nodes, ome_lists, refusal, target};
+use super::{groups, nodes, ome_lists, refusal, target};
 use crate::config::{Codec, OmeVersion};
 use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
@@ -80,7 +80,7 @@ pub(super) fn jobs(
     left.extend(lists.left);
     notes.extend(lists.notes);
     // What 0.6 has and 0.5 has not, 0.4 has not either.
-    notes.extend(groups.iter_mut().filter_map(|group| group.say_in(Some(OmeVersion::V0_5))));
+    notes.extend(groups::say_in(&mut groups, OmeVersion::V0_5)?);
     Ok(ArrayJobs { jobs, form: ResultForm::Zarr2, groups, left, records: None, files: lists.files, notes })
 }
 

@@ -6,8 +6,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::time::Duration;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -42,8 +43,23 @@ pub fn run(command: &mut Command) {
     run_for_output(command);
 }
 
+/// No program takes a fifth of that, also with valgrind on a busy machine: one that waits for ever fails its test and
+/// not the whole run.
+const LIMIT: Duration = Duration::from_secs(900);
+
 pub fn run_for_output(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|error| panic!("can't run {command:?}: {error}"));
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = started.unwrap_or_else(|error| panic!("can't run {command:?}: {error}"));
+    let id = child.id().to_string();
+    let (ended, wait) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if wait.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let _ = Command::new("kill").args(["-9", &id]).status();
+        }
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(ended);
+    watch.join().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
     output

@@ -4,9 +4,9 @@
 //!
 //! | floor | modules |
 //! |---|---|
-//! | 0 | error, named, processor, sync, stats, words |
-//! | 1 | dtype, geometry, config, codec, downsample, pixels |
-//! | 2 | format, fs, storage, ring, aligned_memory, record, ome |
+//! | 0 | error, fnv, named, processor, sync, stats, words |
+//! | 1 | dtype, geometry, config, codec, downsample, pixels, ome |
+//! | 2 | format, fs, storage, ring, aligned_memory, record |
 //! | 3 | plan, shard, folder, archive_file |
 //! | 4 | dataset, and what the tools look at: arrays, and the walk through a hierarchy |
 //! | 5 | engine, and the tools, which know nothing of it |

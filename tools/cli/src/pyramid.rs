@@ -24,6 +24,9 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
         sync: !args.work.no_sync,
     };
     let in_the_way = |error: Error| match error {
+        Error::Exists { path } if args.overwrite => {
+            Failure::exists_or_work(&path, "it is no level of the image, which --overwrite replaces; move it away")
+        }
         Error::Exists { path } => Failure::exists_or_work(&path, "--overwrite replaces the levels"),
         error => error.into(),
     };

@@ -85,6 +85,10 @@ impl RegionArg {
                     Failure::Usage(format!("--region names {name}, but the array's dimensions are {known}"))
                 })?,
             };
+            if name.is_some() && names.iter().filter(|name| **name == names[dim]).count() > 1 {
+                let reason = "which several dimensions are called; give a span for each dimension";
+                return Err(Failure::Usage(format!("--region names {}, {reason}", names[dim])));
+            }
             let to = span.to.unwrap_or(shape[dim]);
             if span.from >= to || to > shape[dim] {
                 return Err(Failure::Usage(format!(

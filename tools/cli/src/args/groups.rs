@@ -261,7 +261,7 @@ pub(crate) struct VolumeArgs {
     /// end
     #[arg(long, default_value = "identity", value_parser = one_of(VolumeHash::ALL, VolumeHash::name))]
     pub(crate) hash: VolumeHash,
-    /// How many of an id's lowest bits neighbours in one minishard may differ in [default: automatic]
+    /// Lowest bits of a chunk's id that are ignored when its minishard is chosen [default: automatic]
     #[arg(long, value_name = "BITS")]
     pub(crate) preshift_bits: Option<u8>,
     /// Minishards per shard, as a power of two [default: automatic]

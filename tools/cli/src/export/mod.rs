@@ -172,12 +172,9 @@ fn report(args: &ExportArgs, format: Format, image: &ExportedRegion, notes: &[St
 
 fn image(array: &Array, region: Option<&RegionArg>) -> Result<ExportedRegion, Failure> {
     let known = array.axes()?;
-    let own = array.dimension_names().filter(|names| names.iter().all(|name| !name.is_empty()));
-    let named = known.is_some() || own.is_some();
-    let axes = known.unwrap_or_else(|| {
-        let names = own.map_or_else(|| usual_names(array.shape().len()), <[String]>::to_vec);
-        names.into_iter().map(Axis::new).collect()
-    });
+    let own = array.dimension_names().unwrap_or_default();
+    let named = known.is_some() || (own.len() == array.shape().len() && own.iter().all(|name| !name.is_empty()));
+    let axes = known.unwrap_or_else(|| names(own, array.shape().len()).into_iter().map(Axis::new).collect());
     let names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
     let (start, shape) = match region {
         Some(region) => region.within(array.shape(), &names)?,
@@ -192,12 +189,22 @@ fn nameless(format: Format, image: &ExportedRegion) -> Option<String> {
     let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
     let note = || {
         format!(
-            "the array's dimensions have no names, and are taken for {}: of three, the first is time in OME-TIFF; \
-             plain TIFF, npy and raw say nothing of it",
+            "the array's dimensions have no names, or not all of them, and are taken for {}: of three, the first is \
+             time in OME-TIFF; plain TIFF, npy and raw say nothing of it",
             names.join(", ")
         )
     };
     (format == Format::OmeTiff && !image.named).then(note)
+}
+
+/// What an array's dimensions are called, some of which may have no names of their own.
+fn names(own: &[String], dimensions: usize) -> Vec<String> {
+    let is_free = |name: &String| !own.contains(name);
+    let name = |(at, usual): (usize, String)| match own.get(at).filter(|name| !name.is_empty()) {
+        Some(name) => name.clone(),
+        None => Some(usual).filter(is_free).unwrap_or_else(|| format!("dim_{at}")),
+    };
+    usual_names(dimensions).into_iter().enumerate().map(name).collect()
 }
 
 /// What an array's dimensions are called that has no names for them.

@@ -1,0 +1,47 @@
+//! The paths of a call: what is repacked, and where the result goes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::archive_file::{check_dialect, is_archive_name};
+use crate::config::Dialect;
+use crate::error::{Error, Result};
+use crate::fs::{self as os, links, look};
+
+/// The directory that is repacked, once an exchange that a kill cut short is finished.
+pub(super) fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
+    os::finish_exchange(path)?;
+    let root = look::canonicalize(path).map_err(|error| Error::io("open", path, error))?;
+    if in_place {
+        look::refuse_archive(&root)?;
+    }
+    if !look::is_root(&root) {
+        return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
+    }
+    links::enter(&root);
+    Ok(root)
+}
+
+/// Refuses a place where no new dataset can be.
+pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
+    if is_archive_name(out) {
+        check_dialect(dialect)?;
+    }
+    let may_be_made = if is_archive_name(out) { look::is_archive(out) } else { out.is_dir() };
+    if out.exists() && (!may_be_made || out == root) {
+        return Err(Error::Exists { path: out.to_path_buf() });
+    }
+    if out.starts_with(root) {
+        return Err(Error::config(
+            "out",
+            out.display(),
+            "lies in the dataset that is repacked; choose a path beside it",
+        ));
+    }
+    match out.parent() {
+        Some(parent) if !parent.is_dir() => {
+            fs::create_dir_all(parent).map_err(|error| Error::io("create", parent, error))
+        }
+        _ => Ok(()),
+    }
+}
