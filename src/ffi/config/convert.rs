@@ -290,8 +290,7 @@ fn fill_value(config: &sw_config) -> Outcome<f64> {
     match dtype.integers() {
         Some(integers) if value == *integers.end() as f64 && value as i128 > *integers.end() => refuse!(
             SW_ERROR_CONFIG,
-            "sw_config.fill_value = {value}: {dtype} holds {}, and no double is the largest of them; a document can \
-             name it",
+            "sw_config.fill_value = {value:.0}: dtype holds {}, and no double is the largest; a document can name it",
             dtype.holds()
         ),
         _ => Ok(value),

@@ -56,8 +56,8 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG((config.pyramid = SW_PYRAMID_MEAN, config.pyramid_keep = SW_KEEP_Y + SW_KEEP_X),
            "sw_config.pyramid_keep = 3: neither y nor x is halved");
     CONFIG((config.dtype = SW_U64, config.fill_value = 18446744073709551616.0),
-           "sw_config.fill_value = 18446744073709551616: u64 holds whole numbers from 0 to 18446744073709551615");
-    CONFIG((config.dtype = SW_I64, config.fill_value = 9223372036854775808.0), "and no double is the largest of them");
+           "sw_config.fill_value = 18446744073709551616: dtype holds whole numbers from 0 to 18446744073709551615");
+    CONFIG((config.dtype = SW_I64, config.fill_value = 9223372036854775808.0), "and no double is the largest");
     CONFIG(config.unused_low_bits = 16, "sw_config.unused_low_bits = 16");
     CONFIG(config.pixel_format = SW_PIXELS_MONO12P, "sw_config.pixel_format = ");
     CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.checksum = 0), "sw_config.compressor = ");
