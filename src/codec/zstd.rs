@@ -11,6 +11,9 @@ const NAME: &str = "zstd";
 /// formats before version 0.8, which no chunk was ever written in.
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
+/// What a frame that holds no pixels begins with, but for the lower half of its first byte: RFC 8878, section 3.1.2.
+const SKIPPABLE: [u8; 4] = [0x50, 0x2A, 0x4D, 0x18];
+
 /// A compressor whose tables are kept from call to call.
 pub(super) struct Compressor {
     context: CCtx<'static>,
@@ -75,6 +78,7 @@ impl Decompressor {
 
     /// Decodes all frames of `encoded`, which must fill `raw`.
     pub(super) fn decompress(&mut self, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
+        let encoded = after_skippable(encoded);
         if encoded.is_empty() {
             return Err(Error::codec(NAME, "no bytes, where a frame was expected"));
         }
@@ -86,6 +90,18 @@ impl Decompressor {
         let written = self.context.decompress(raw, encoded).map_err(failed)?;
         expect_length(NAME, written, expected)
     }
+}
+
+/// What follows the frames at the start that decoders skip. One that is cut off is none.
+fn after_skippable(mut encoded: &[u8]) -> &[u8] {
+    while let Some(([first, magic @ .., a, b, c, d], rest)) = encoded.split_first_chunk::<8>() {
+        let len = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        match rest.get(len..) {
+            Some(next) if first & 0xF0 == SKIPPABLE[0] && magic[..] == SKIPPABLE[1..] => encoded = next,
+            _ => break,
+        }
+    }
+    encoded
 }
 
 fn failed(code: zstd_safe::ErrorCode) -> Error {

@@ -86,6 +86,8 @@ pub(crate) const DIMENSION_NAMES: &str = "_ARRAY_DIMENSIONS";
 
 /// Puts the names among the attributes of an array that has some.
 pub(super) fn put_dimension_names(attributes: &mut Map<String, Value>, names: Option<&[String]>) {
+    // A list of nulls would say nothing.
+    let names = names.filter(|names| names.iter().any(|name| !name.is_empty()));
     attributes.extend(names.map(|names| (DIMENSION_NAMES.to_owned(), names_to_json(names))));
 }
 

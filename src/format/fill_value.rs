@@ -153,6 +153,18 @@ pub(crate) fn is_as_told(element_type: ElementType, bytes: &[u8]) -> bool {
     element(element_type, &to_json(element_type, bytes)).is_ok_and(|told| told == bytes)
 }
 
+/// What to say of an array whose fill value a document without words for the bits of a NaN is to have. `result`: what
+/// has that document; `format`: its format.
+pub(crate) fn note_of_bits(element: ElementType, fill: &[u8], result: &str, format: &str) -> Option<String> {
+    let note = || {
+        format!(
+            "has a NaN with bits of its own for its fill value, and {result} a plain one: {format} has no words for \
+             them"
+        )
+    };
+    (!is_as_told(element, fill)).then(note)
+}
+
 /// The same in Zarr v2.
 pub(crate) fn to_json_v2(element: ElementType, bytes: &[u8]) -> Value {
     match element {

@@ -3,6 +3,7 @@
 //! the system.
 
 pub(crate) mod archives;
+pub(crate) mod attributes;
 pub(crate) mod bell;
 pub(crate) mod beneath;
 #[cfg(feature = "offline")]

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::attributes;
 use super::identity::Identity;
 use super::lock::Lock;
 use super::system::{exchange_names, rename_new, sync_folder};
@@ -242,8 +243,8 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = hidden(path, "partial");
     let write = || {
         let mut file = create_new(&partial)?;
-        if let Ok(old) = fs::metadata(path) {
-            file.set_permissions(old.permissions())?;
+        if path.exists() {
+            attributes::keep(&partial, path)?;
         }
         file.write_all(bytes)?;
         file.sync_all()?;

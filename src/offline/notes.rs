@@ -81,8 +81,12 @@ impl Array {
         }
         if !unknown.is_empty() {
             let named = unknown[..unknown.len().min(NAMED_MAX)].join(", ");
-            let more = if unknown.len() > NAMED_MAX { " and others lie" } else { " lies" };
-            notes.push(format!("{named}{more} where chunks do, and is none by its name; it is not read"));
+            let more = if unknown.len() > NAMED_MAX { " and others" } else { "" };
+            let rest = match unknown.len() {
+                1 => "lies where chunks do, and is none by its name; it is not read",
+                _ => "lie where chunks do, and are none by their names; they are not read",
+            };
+            notes.push(format!("{named}{more} {rest}"));
         }
         Ok(notes)
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::hierarchy::below;
 use super::hierarchy::walk::{Node, NodeKind, Tree};
+use super::hierarchy::{below, has_all_above, has_node};
 use crate::error::Result;
 use crate::format::codecs::{BytesCodec, Chain};
 use crate::format::keys::is_below;
@@ -78,7 +78,8 @@ fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
     }));
     let of_nodes = nodes.iter().filter_map(|node| Some((node, node.strip_prefix(group).ok()?.to_str()?)));
     for (node, name) in of_nodes.filter(|(_, name)| is_within(name)) {
-        if said.documents(name).iter().any(|key| look::is_file(&group.join(key))) && !said.names(name) {
+        let is_one = said.documents(name).iter().any(|key| look::is_file(&group.join(key)));
+        if is_one && has_all_above(name, |above| has_node(&group.join(above))) && !said.names(name) {
             all.push(format!("don't name {name:?}, which is at {}, and readers by them don't see it", node.display()));
         }
     }

@@ -114,7 +114,7 @@ def test_outputs_that_exist(fails, dataset, movie_tif, tmp_path):
         assert error["kind"] == "exists"
     fails("repack", movie_tif.parent / "run.ome.zarr", tmp_path / "mine", code=1, parts=["already exists"])
     fails("manifest", dataset, tmp_path / "mine", code=1, parts=["already exists"])
-    fails("manifest", dataset, tmp_path / "mine", "--overwrite", code=3, parts=["mine"])
+    fails("manifest", dataset, tmp_path / "mine", "--overwrite", code=1, parts=["mine"])
     fails("replay", movie_tif, tmp_path / "mine", "--overwrite", code=1, parts=["never overwritten"])
     fails("replay", movie_tif, movie_tif / "below", code=1, parts=["below"])
     assert (tmp_path / "taken.tif").read_text() == (tmp_path / "mine/letter.txt").read_text() == "mine"

@@ -76,10 +76,14 @@ pub(crate) fn deliver(attributes: &mut Map<String, Value>, info: &mut Value) {
     }
 }
 
-/// Where the first voxel of a volume of this size stood, by what [`carry`] put among attributes.
-pub(crate) fn voxel_offset(attributes: &Map<String, Value>, size: [u64; 3]) -> Option<[i64; 3]> {
-    let scale = attributes.get(CARRIED)?.pointer("/scales/0")?;
-    let numbers = scale["voxel_offset"].as_array().filter(|_| scale["size"] == json!(size))?;
+/// The scale of a volume of this size that [`carry`] put among attributes.
+pub(crate) fn scale(attributes: &Map<String, Value>, size: [u64; 3]) -> Option<&Value> {
+    attributes.get(CARRIED)?.pointer("/scales/0").filter(|scale| scale["size"] == json!(size))
+}
+
+/// Where the first voxel of such a scale stood.
+pub(crate) fn voxel_offset(scale: &Value) -> Option<[i64; 3]> {
+    let numbers = scale["voxel_offset"].as_array()?;
     numbers.iter().map(Value::as_i64).collect::<Option<Vec<_>>>()?.try_into().ok()
 }
 

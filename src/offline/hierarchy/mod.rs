@@ -5,6 +5,7 @@
 //! checks or repairs asks for the [whole tree](walk::Tree).
 
 pub(crate) mod central;
+mod node;
 pub(crate) mod open;
 pub(crate) mod visited;
 pub(crate) mod walk;
@@ -53,6 +54,12 @@ pub(crate) const RECEIPT: &str = ".shardwright.repack.json";
 /// The name of a node below another.
 pub(crate) fn below(group: &str, name: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
+}
+
+/// Whether all groups above a node are nodes themselves. Consolidated metadata have no words for a folder without a
+/// document, and zarr-python opens none that name a node in one.
+pub(crate) fn has_all_above(name: &str, is_node: impl Fn(&str) -> bool) -> bool {
+    name.match_indices('/').all(|(at, _)| is_node(&name[..at]))
 }
 
 /// Whether there is a group or an array at `path`, readable or not.

@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::central::CentralMetadata;
+pub(crate) use super::node::{Node, NodeKind};
 use super::visited::Visited;
-use super::{DOCUMENTS, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below};
+use super::{DEPTH_MAX, DOCUMENTS, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below};
 use crate::error::{Error, Result};
 use crate::format::provenance;
-use crate::format::{zarr3, zarr3_draft};
 use crate::fs::{self as os, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
 
@@ -39,63 +39,6 @@ pub(crate) struct Tree {
     pub(crate) partial: Vec<PathBuf>,
     /// What no document speaks of.
     pub(crate) unexpected: Vec<PathBuf>,
-}
-
-/// A group or an array of a dataset, for those who read.
-pub(crate) struct Node {
-    /// The path below the root; empty for the root itself.
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-    pub(crate) kind: NodeKind,
-}
-
-pub(crate) enum NodeKind {
-    /// With what it says if its document stands elsewhere.
-    Group(Option<Value>),
-    Array(Box<Array>),
-    /// Its document is broken, or says what is not read here.
-    Unreadable(Error),
-}
-
-impl Node {
-    /// The array, if it is one.
-    pub(crate) fn array(&self) -> Option<&Array> {
-        match &self.kind {
-            NodeKind::Array(array) => Some(array),
-            NodeKind::Group(_) | NodeKind::Unreadable(_) => None,
-        }
-    }
-
-    /// Why it can't be read, if that is so.
-    pub(crate) fn unreadable(&self) -> Option<&Error> {
-        match &self.kind {
-            NodeKind::Unreadable(error) => Some(error),
-            NodeKind::Group(_) | NodeKind::Array(_) => None,
-        }
-    }
-
-    /// Whether it is a group whose document stands elsewhere, or is none of a group.
-    pub(crate) fn is_central(&self) -> bool {
-        matches!(self.kind, NodeKind::Group(Some(_)))
-    }
-
-    /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only
-    /// attributes in it.
-    pub(crate) fn document(&self) -> Result<Value> {
-        let own = document::read(&self.path.join("zarr.json"))?;
-        if let Some(document) = own.filter(|document| !zarr3_draft::is_entry(document)) {
-            return Ok(document);
-        }
-        let (kind, attributes) = match &self.kind {
-            NodeKind::Array(array) => ("array", array.attributes().clone()),
-            NodeKind::Group(Some(attributes)) => ("group", attributes.clone()),
-            NodeKind::Group(None) => {
-                ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({})))
-            }
-            NodeKind::Unreadable(error) => return Err(error.clone()),
-        };
-        Ok(zarr3::document_of(kind, attributes))
-    }
 }
 
 /// All nodes from `root` down, parents before their children, siblings by name, scales from the finest. What can't be
@@ -189,6 +132,14 @@ enum WalkPurpose {
     Tree,
 }
 
+/// What stands beside the nodes in a folder.
+enum Beside {
+    /// Nothing that was looked at; folders without documents are groups all the same.
+    Group,
+    /// What was looked at, and chunks of an array.
+    Known(Vec<PathBuf>),
+}
+
 enum FolderEntry {
     Group(GroupAttributes),
     Array(Box<ArrayNode>),
@@ -202,6 +153,8 @@ struct Walk {
     entries: Vec<FolderEntry>,
     /// Links to folders, their names and depths: they wait for all others, so that a node has the name of its folder.
     links: Vec<(PathBuf, String, usize)>,
+    /// Folders without a document that were searched for nodes.
+    searched: usize,
     tree: Tree,
 }
 
@@ -209,7 +162,7 @@ impl Walk {
     fn from(root: &Path, purpose: WalkPurpose) -> Result<Self> {
         links::enter(root);
         let (visited, entries, links, tree) = Default::default();
-        let mut walk = Self { purpose, visited, entries, links, tree };
+        let mut walk = Self { purpose, visited, entries, links, searched: 0, tree };
         // The reader's own words for what is there instead of a document.
         let elsewhere = if has_document(root)? { None } else { Array::open_exactly(root)? };
         match elsewhere {
@@ -309,7 +262,7 @@ impl Walk {
         let (path, folder) = (array.path().to_path_buf(), array.folder().to_path_buf());
         self.add(FolderEntry::Array(Box::new(ArrayNode { name: name.to_owned(), array, files: Vec::new() })))?;
         if self.purpose != WalkPurpose::Tree {
-            return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
+            return if has_nodes { self.children(&path, name, depth, &Beside::Known(Vec::new())) } else { Ok(()) };
         }
         if look::is_root(&folder) { self.files(at, &folder, "", depth) } else { Ok(()) }
     }
@@ -330,22 +283,49 @@ impl Walk {
             }))?,
             Err(error) => self.broken(error, path, name)?,
         }
-        self.children(path, name, depth, &[])
+        self.children(path, name, depth, &Beside::Group)
     }
 
-    /// What stands in a group's folder, but for `known`, which was looked at.
-    fn children(&mut self, path: &Path, name: &str, depth: usize, known: &[PathBuf]) -> Result<()> {
+    /// Whether a folder without a document, below a group, holds nodes all the same: readers open an array by its path
+    /// and ask for no document above it. Links and hidden folders may lead to anything, and are not searched; nor is
+    /// what lies deeper, or is more, than a dataset can hold.
+    fn is_implicit_group(&mut self, path: &Path, name: &str, depth: usize) -> Result<bool> {
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_too_much = depth > DEPTH_MAX || self.searched >= NODES_MAX;
+        if is_hidden || is_too_much || path.is_symlink() || !self.visited.enter(path, depth)? {
+            return Ok(false);
+        }
+        self.searched += 1;
+        let found = |walk: &Self| walk.entries.len() + walk.links.len() + walk.tree.broken.len();
+        let (before, unexpected, partial) = (found(self), self.tree.unexpected.len(), self.tree.partial.len());
+        self.children(path, name, depth, &Beside::Group)?;
+        if found(self) > before {
+            return Ok(true);
+        }
+        // The folder stands for all that is in it.
+        self.tree.unexpected.truncate(unexpected);
+        self.tree.partial.truncate(partial);
+        Ok(false)
+    }
+
+    /// What stands in a node's folder.
+    fn children(&mut self, path: &Path, name: &str, depth: usize, beside: &Beside) -> Result<()> {
         let mut children = self.list(path, name)?;
         children.sort();
         for child in children {
             let last = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if known.contains(&child) {
+            if matches!(beside, Beside::Known(known) if known.contains(&child)) {
                 continue;
             }
             let Some(is_dir) = self.is_folder(&child, &below(name, &last))? else { continue };
             if is_dir && !os::is_work(&last) {
                 let node = below(name, &last);
                 match has_document(&child) {
+                    Ok(false)
+                        if matches!(beside, Beside::Group) && self.is_implicit_group(&child, &node, depth + 1)? =>
+                    {
+                        continue;
+                    }
                     Ok(false) => {}
                     Ok(true) if child.is_symlink() => {
                         self.links.push((child, node, depth + 1));
@@ -406,7 +386,7 @@ impl Walk {
         }
         let mut known = central.folders();
         known.extend(central.provenance());
-        self.children(path, name, depth, &known)
+        self.children(path, name, depth, &Beside::Known(known))
     }
 
     /// Files below a folder that are in no array's folder.

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::format::index::Range;
-use crate::format::{DIMENSION_NAMES, manifest, zarr2, zarr3};
+use crate::format::{DIMENSION_NAMES, fill_value, manifest, zarr2, zarr3};
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
+use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::below;
 
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -133,6 +134,13 @@ impl Kerchunk {
         attributes.insert(DIMENSION_NAMES.into(), json!(names));
         self.text(node, ".zarray", &zarray)?;
         self.text(node, ".zattrs", &Value::Object(attributes))
+    }
+
+    /// What the reference file can't say of an array's fill value.
+    pub(super) fn note_of_fill(&self, array: &Array) -> Option<String> {
+        let metadata = array.metadata();
+        let note = || fill_value::note_of_bits(metadata.dtype, &metadata.fill, KERCHUNK, "zarr2");
+        (self.zarr_format == 2).then(note).flatten()
     }
 
     pub(super) fn chunk(&mut self, node: &str, key: &str, url: &str, range: Range) -> Result<()> {

@@ -361,7 +361,11 @@ impl Forms<'_> {
         let mut in_kerchunk = false;
         if let Some(kerchunk) = &mut self.kerchunk {
             match kerchunk.array(&node.name, array, &document) {
-                Ok(()) => in_kerchunk = true,
+                Ok(()) => {
+                    in_kerchunk = true;
+                    let of = if node.name.is_empty() { "the array" } else { &node.name };
+                    summary.notes.extend(kerchunk.note_of_fill(array).map(|note| format!("{of} {note}")));
+                }
                 Err(Error::Unsupported { reason, .. }) => {
                     summary.notes.push(format!("{:?} is left out of {KERCHUNK}: {reason}", node.name));
                     if self.inlined_max.is_none() {

@@ -169,6 +169,8 @@ pub(super) fn group(path: &Path) -> Result<Value> {
     match found.as_ref().map(|document| (&document["zarr_format"], &document["node_type"])) {
         Some((version, kind)) if *version == 3 && *kind == "group" => Ok(found.unwrap_or_default()),
         Some((version, kind)) if *version == 3 && *kind == "array" => {
+            // What can't be read at all is told first, as by all who read.
+            Array::open_exactly(path)?;
             Err(Error::not_found(path, "is an array; name the image whose level it is, or is to be"))
         }
         None if path.is_file() => Err(Error::not_found(path, "is a file; expected the directory of an image")),

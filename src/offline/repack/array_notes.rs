@@ -1,6 +1,8 @@
 //! What somebody should know of an array that becomes another: what its readers may lack, and what is no more as it
 //! was.
 
+use serde_json::Value;
+
 use super::jobs::ArrayJob;
 use super::options::RepackOptions;
 use super::refusal::called;
@@ -9,6 +11,7 @@ use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::precomputed::GZIP;
+use crate::fs::document;
 
 /// As sentences.
 ///
@@ -16,7 +19,7 @@ use crate::format::precomputed::GZIP;
 ///
 /// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
-    let notes = [codecs(job, options), raw_bytes(job), fill_bits(job), packed_files(job, options)?];
+    let notes = [codecs(job, options), raw_bytes(job), fill_bits(job), empty_names(job)?, packed_files(job, options)?];
     Ok(notes.into_iter().flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
 
@@ -51,13 +54,23 @@ fn raw_bytes(job: &ArrayJob) -> Option<String> {
 /// A NaN that has no words in the new format.
 fn fill_bits(job: &ArrayJob) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
-    let is_lost = !to.layout.rules().is_tree && !format::fill_value::is_as_told(from.dtype, &from.fill);
-    is_lost.then(|| {
-        let to = to.layout.dialect;
-        format!(
-            "has a NaN with bits of its own for its fill value, and the result a plain one: {to} has no words for them"
-        )
-    })
+    let without_words = (!to.layout.rules().is_tree).then(|| to.layout.dialect.name());
+    without_words.and_then(|to| format::fill_value::note_of_bits(from.dtype, &from.fill, "the result", to))
+}
+
+/// Dimensions whose name is empty: other formats have only null for these.
+fn empty_names(job: &ArrayJob) -> Result<Option<String>> {
+    let layout = job.change.target.layout();
+    let may_have_some = layout.names.iter().flatten().any(String::is_empty);
+    if layout.rules().is_tree || !may_have_some {
+        return Ok(None);
+    }
+    let document = document::read(job.change.source.document())?.unwrap_or_default();
+    let has_some = document["dimension_names"].as_array().is_some_and(|names| names.contains(&Value::from("")));
+    let to = layout.dialect;
+    let note =
+        || format!("has a dimension with an empty name, and the result one without a name: {to} knows only these");
+    Ok(has_some.then(note))
 }
 
 /// Chunks that are compressed files of a volume, which no document says.

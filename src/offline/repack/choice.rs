@@ -1,12 +1,10 @@
 //! Which of the ways of repacking is meant, and whether there is something to do.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::array_notes;
 use super::jobs::{ArrayJobs, Roots};
 use super::missing;
-use super::options::RepackOptions;
 use super::selection::Selection;
 use super::{refusal, zarr2_tree};
 use crate::error::{Error, Result};
@@ -22,7 +20,8 @@ pub(super) fn absent(nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<Br
     if is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
 }
 
-/// All that there is to do, with what somebody should know of it.
+/// All that there is to do, with what somebody should know of it. Refuses what lacks arrays that its documents promise,
+/// then what holds none, or none that the options are about.
 pub(super) fn jobs(
     nodes: Vec<Node>,
     roots: &Roots<'_>,
@@ -32,6 +31,8 @@ pub(super) fn jobs(
     let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
     let of_nodes: Vec<_> = of_levels.chain(stale::among(&nodes).into_iter().map(Stale::note)).collect();
     let has_arrays = nodes.iter().any(|node| node.array().is_some());
+    let chosen = nodes.iter().filter(|node| selection.takes(&node.name));
+    let ranks: Vec<usize> = chosen.filter_map(|node| Some(node.array()?.shape().len())).collect();
     let mut jobs = match zarr2_tree::is_meant(&nodes, selection) {
         true => zarr2_tree::jobs(nodes, roots, selection, pool)?,
         false => ArrayJobs::new(nodes, roots, selection, pool)?,
@@ -40,17 +41,10 @@ pub(super) fn jobs(
     for job in &jobs.jobs {
         jobs.notes.extend(array_notes::of_job(job, selection.options)?);
     }
-    refuse_lacking(roots.root, jobs.jobs.is_empty().then_some(has_arrays), roots.absent, selection.options)?;
-    Ok(jobs)
-}
-
-/// Refuses what lacks arrays that its documents promise, then what holds none, or none that the options are about.
-/// `nothing`: nothing is to be done, though the dataset has arrays, or has none.
-fn refuse_lacking(root: &Path, nothing: Option<bool>, absent: &[Broken], options: &RepackOptions) -> Result<()> {
-    missing::refuse_absent(absent, options)?;
-    match nothing {
-        None => Ok(()),
-        Some(true) => Err(refusal::of_nothing(root, options)),
-        Some(false) => Err(Error::not_found(root, "holds no array that is read here")),
+    missing::refuse_absent(roots.absent, selection.options)?;
+    match (jobs.jobs.is_empty(), has_arrays) {
+        (false, _) => Ok(jobs),
+        (true, true) => Err(refusal::of_nothing(roots.root, &ranks, selection.options)),
+        (true, false) => Err(Error::not_found(roots.root, "holds no array that is read here")),
     }
 }

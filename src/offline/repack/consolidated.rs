@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::keys::is_below;
 use crate::fs::{Lock, document, look};
 use crate::offline::hierarchy::walk::{self, Node};
+use crate::offline::hierarchy::{has_all_above, has_node};
 
 const FIELD: &str = "consolidated_metadata";
 const METADATA: &str = "/consolidated_metadata/metadata";
@@ -179,7 +180,8 @@ impl RepackedGroup {
         let start = if self.name.is_empty() { String::new() } else { format!("{}/", self.name) };
         let names = nodes.iter().filter_map(|name| name.strip_prefix(&start)).filter(|name| !name.is_empty());
         let known = metadata.len();
-        for name in names {
+        let is_node = |above: &str| nodes.contains(&format!("{start}{above}"));
+        for name in names.filter(|name| has_all_above(name, is_node)) {
             metadata.entry(name).or_insert(Value::Null);
         }
         if metadata.len() > known {
@@ -235,6 +237,7 @@ pub(super) fn is_consolidated(document: &Value) -> bool {
 /// Makes the consolidated metadata of a group of Zarr v2, of the nodes below it that have these names.
 pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut metadata = Map::new();
+    let names = names.filter(|name| has_all_above(name, |above| has_node(&folder.join(above))));
     for name in std::iter::once("").chain(names) {
         for key in [".zgroup", ".zarray", ".zattrs"].map(|document| crate::offline::hierarchy::below(name, document)) {
             match document::read(&folder.join(&key)) {

@@ -11,7 +11,7 @@ use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
 use crate::format::codecs::Chain;
 use crate::format::layout::Layout;
-use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, voxel_offset};
+use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, scale, voxel_offset};
 use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
 use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules};
 use crate::fs::document;
@@ -289,11 +289,16 @@ fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
     multiscales::images(attributes.get("ome")?).next()
 }
 
-/// Where the voxels of an array stood that was a volume. An array of a volume has z, y and x last, or y and x alone.
-fn carried_offset(array: &Array, attributes: &Map<String, Value>) -> Option<[i64; 3]> {
+/// The scale that an array was in a volume. An array of a volume has z, y and x last, or y and x alone.
+fn carried_scale<'a>(array: &Array, attributes: &'a Map<String, Value>) -> Option<&'a Value> {
     let [outer @ .., y, x] = array.shape() else { return None };
-    let deep = outer.last().and_then(|z| voxel_offset(attributes, [*x, *y, *z]));
-    deep.or_else(|| voxel_offset(attributes, [*x, *y, 1]))
+    let deep = outer.last().and_then(|z| scale(attributes, [*x, *y, *z]));
+    deep.or_else(|| scale(attributes, [*x, *y, 1]))
+}
+
+/// A scale's name, without the folders that it stood in.
+fn last_name(key: &str) -> String {
+    key.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// What is wished of a volume; where nothing is, what the old one was, if it was one.
@@ -303,8 +308,13 @@ fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOpt
         return volume;
     }
     let Some(old) = array.layout().volume() else {
-        if let (Some(offset), [0, 0, 0]) = (carried_offset(array, attributes), volume.voxel_offset) {
+        let carried = carried_scale(array, attributes);
+        if let (Some(offset), [0, 0, 0]) = (carried.and_then(voxel_offset), volume.voxel_offset) {
             volume.voxel_offset = offset;
+        }
+        // A name that nobody chose tells the resolution.
+        if let (Some(key), None) = (carried.and_then(|scale| scale["key"].as_str()), volume.resolution) {
+            volume.key = volume.key.or_else(|| Some(last_name(key)));
         }
         return volume;
     };
@@ -320,7 +330,7 @@ fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOpt
         volume.voxel_offset = old.voxel_offset;
     }
     volume.resolution = volume.resolution.or(old.resolution);
-    volume.key = volume.key.or_else(|| Some(old.key().rsplit('/').next().unwrap_or_default().to_owned()));
+    volume.key = volume.key.or_else(|| Some(last_name(old.key())));
     volume
 }
 

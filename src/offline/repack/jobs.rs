@@ -405,9 +405,7 @@ fn of_zarr3(
         let options = &options_of(source, options, is_carried, selection.stays_files(source));
         let is_new = changes_format(source);
         if is_new && !roots.copied {
-            let dialect = source.layout().dialect;
-            let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
-            return Err(Error::config("dialect", options.to(), reason));
+            return Err(refusal::in_place(&node.path, source.layout().dialect, options.to()));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
         let group = |name: &str| groups.iter().rev().find(|group: &&RepackedGroup| group.name == name);

@@ -139,11 +139,11 @@ impl Repack {
     /// # Errors
     ///
     /// [`Error::Config`] for sizes, levels or a memory that don't go, for options that are about none of its arrays,
-    /// for what the dialect can't hold or can't become in place, and for an `out` in the dataset; [`Error::Exists`]
-    /// when `out` is there and not what an earlier call made with the same options of the same files; [`Error::Locked`]
-    /// when somebody writes the dataset or repacks it; [`Error::NotFound`] when it has no arrays, or not what the
-    /// options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks
-    /// that its writer counted, or is not complete and shall be changed in place.
+    /// for what the dialect can't hold or can't become in place, and for an `out` that is the dataset or lies in it;
+    /// [`Error::Exists`] when `out` is there and not what an earlier call made with the same options of the same files;
+    /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::NotFound`] when it has no arrays, or
+    /// not what the options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read,
+    /// lacks chunks that its writer counted, or is not complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let (root, options) = selection::of_path(places::root_of(path.as_ref(), out.is_none())?, options)?;
         let out = out.map(os::absolute).transpose()?;
@@ -220,6 +220,8 @@ impl Repack {
     /// As for [`Array::notes`].
     pub fn notes(&self) -> Result<Vec<String>> {
         let mut notes = self.notes.clone();
+        let documents = self.jobs.iter().map(|job| job.change.source.document());
+        notes.extend(places::note_of_owner(documents.chain([&*self.root])).filter(|_| self.out.is_none()));
         for job in &self.jobs {
             let of = if job.name.is_empty() { String::new() } else { format!("{}: ", job.name) };
             // Nobody else writes it while this holds its lock.
@@ -314,7 +316,7 @@ impl Repack {
             None if self.form == ResultForm::Designed => {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
                 consolidated.set_aside()?;
-                os::exchange(&staging.tree(), &self.root)?;
+                places::take(&staging.tree(), &self.root)?;
                 self.mentions().put_around()?;
                 consolidated.bring_back()?;
             }
@@ -428,7 +430,7 @@ impl Repack {
         consolidated.set_aside()?;
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             let made = Staging::place(&self.staging, &job.name);
-            os::exchange(&made, &below(&self.root, &job.name))?;
+            places::take(&made, &below(&self.root, &job.name))?;
         }
         self.mentions().put_groups(&self.root)?;
         consolidated.bring_back()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::options::RepackOptions;
-use crate::config::Volume;
+use crate::config::{Dialect, Volume};
 use crate::error::Error;
 use crate::format::rules;
 
@@ -38,8 +38,16 @@ pub(super) fn of_neighbour(name: &str, only: &str, options: &RepackOptions) -> E
     Error::config("dialect", options.to(), reason)
 }
 
-/// Of a dataset in which no array is concerned, though it has some.
-pub(super) fn of_nothing(root: &Path, options: &RepackOptions) -> Error {
+/// Of a dataset in which no array is concerned, though it has some. `ranks`: the numbers of dimensions of those that
+/// were chosen.
+pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) -> Error {
+    if let (Some(error), true) = (of_no_choice(root, options), ranks.is_empty()) {
+        return error;
+    }
+    if !ranks.is_empty() && ranks.iter().all(|rank| *rank == 0) {
+        let reason = "the arrays that are to be repacked have no dimensions: each is one element, and stays what it is";
+        return Error::config("path", root.display(), reason);
+    }
     if !options.shard.is_empty() {
         let reason = "no array that is to be repacked has shards, or rows and columns of which shards are made";
         return Error::config("shard", format_args!("{:?}", options.shard), reason);
@@ -60,6 +68,21 @@ pub(super) fn of_nothing(root: &Path, options: &RepackOptions) -> Error {
         Some((field, names)) => Error::config(field, format_args!("{names:?}"), format!("{} {reason}", root.display())),
         None => Error::config("path", root.display(), reason),
     }
+}
+
+/// Of what can't become another format where it stands.
+pub(super) fn in_place(path: &Path, from: Dialect, to: Dialect) -> Error {
+    let reason =
+        format!("is of {from} and would become {to}, in documents of other names; write the result to a new dataset");
+    Error::config("path", path.display(), reason)
+}
+
+/// Of names that leave no array of a dataset that has some.
+fn of_no_choice(root: &Path, options: &RepackOptions) -> Option<Error> {
+    let chosen = [("skip", &options.skip), ("only", &options.only)];
+    let (field, names) = chosen.into_iter().find(|(_, names)| !names.is_empty())?;
+    let reason = format!("of {}, no array is left that would be repacked", root.display());
+    Some(Error::config(field, format_args!("{names:?}"), reason))
 }
 
 /// Of an array whose document is about the dataset around it.

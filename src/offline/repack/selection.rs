@@ -35,6 +35,12 @@ impl<'a> Selection<'a> {
         let keys = |names: &'a [String]| names.iter().map(|name| name.trim_matches('/')).collect();
         let (only, skip, records) = (keys(&options.only), keys(&options.skip), own_records(nodes));
         let selection = Self { options, only, skip, records };
+        for (field, names) in [("only", &options.only), ("skip", &options.skip)] {
+            if names.iter().any(String::is_empty) {
+                let reason = "is no name; name an array or a group, or the whole dataset by \"/\"";
+                return Err(Error::config(field, "\"\"", reason));
+            }
+        }
         for (field, names) in [("only", &selection.only), ("skip", &selection.skip)] {
             if let Some(unknown) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
                 let root = nodes.first().map_or(Path::new(""), |root| root.path.as_path());
@@ -126,10 +132,14 @@ fn refused(error: &Error, name: &str) -> Error {
     error.clone().with(&help)
 }
 
+fn named(name: &str) -> String {
+    if name.is_empty() { "the array at its root, which is \"/\"".to_owned() } else { format!("{name:?}") }
+}
+
 /// The names of arrays, and of groups where there are no arrays.
 fn listed(nodes: &[Node]) -> String {
     let is_group = |node: &&Node| matches!(node.kind, NodeKind::Group(_));
-    let names: Vec<_> = nodes.iter().filter(|node| !is_group(node)).map(|node| format!("{:?}", node.name)).collect();
+    let names: Vec<_> = nodes.iter().filter(|node| !is_group(node)).map(|node| named(&node.name)).collect();
     let more = if names.len() > NAMES_MAX { ", …" } else { "" };
     names[..names.len().min(NAMES_MAX)].join(", ") + more
 }

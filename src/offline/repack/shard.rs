@@ -14,6 +14,7 @@ use super::writer::{ShardWriter, WrittenChunk, about};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs as os;
+use crate::fs::attributes;
 use crate::fs::system::{self, FileExt};
 use crate::offline::array::Array;
 use crate::offline::array::decode::StoredChunk;
@@ -98,7 +99,7 @@ impl Change {
             }
         }
         self.create_parents(&path)?;
-        let file = self.create(&partial).map_err(|error| Error::io("create", &partial, error))?;
+        let file = self.create(&partial, &path).map_err(|error| Error::io("create", &partial, error))?;
         let mut writer = ShardWriter::new(self, &partial, file, tally);
         let written = match items {
             Some((items, files)) => writer.items(&items, &files, parcels),
@@ -126,9 +127,11 @@ impl Change {
     }
 
     /// Creates a file that whoever may read the old ones may read.
-    fn create(&self, partial: &Path) -> io::Result<File> {
+    fn create(&self, partial: &Path, path: &Path) -> io::Result<File> {
         let file = os::create_new(partial)?;
-        if let Ok(old) = fs::metadata(self.source.document()) {
+        if path.exists() {
+            attributes::keep(partial, path)?;
+        } else if let Ok(old) = fs::metadata(self.source.document()) {
             file.set_permissions(old.permissions())?;
         }
         Ok(file)
@@ -149,7 +152,7 @@ impl Change {
             file.ok_or_else(|| Error::format(path, "has gone while it was copied"))
         };
         let old = opened(&source.path)?;
-        let to = self.create(&partial).map_err(failed)?;
+        let to = self.create(&partial, path).map_err(failed)?;
         match old.whole_file().filter(|_| self.reflink) {
             None => copy_range(&old, &to).map_err(failed)?,
             Some(from) if system::share_blocks(from, &to) => {}

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::fs::system::{self, FileExt};
-use crate::fs::{create_new, hidden};
+use crate::fs::{attributes, create_new, hidden};
 
 /// A place for files.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
@@ -108,8 +108,8 @@ impl Disk for Local {
         let partial = hidden(path, "partial");
         let file = create_new(&partial)?;
         let draft = LocalDraft { file, path: path.to_path_buf(), partial, sync: self.sync, renamed: false };
-        if let Ok(old) = fs::metadata(path) {
-            draft.file.set_permissions(old.permissions())?;
+        if path.exists() {
+            attributes::keep(&draft.partial, path)?;
         }
         Ok(Box::new(draft))
     }

@@ -75,7 +75,7 @@ fn an_array_that_was_not_chosen_is_left_alone() {
     assert!(unknown.to_string().contains("\"extra/one\""), "{unknown}");
     let (only, skip) = (names(&["extra"]), names(&["extra/one"]));
     let none = refused(&path, None, &RepackOptions { only, skip, ..options() }).to_string();
-    assert!(none.contains("no array with shards that is to be repacked"), "{none}");
+    assert!(none.contains("no array is left that would be repacked"), "{none}");
 }
 
 #[test]

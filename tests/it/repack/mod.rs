@@ -321,7 +321,7 @@ fn what_can_t_be_is_refused_before_anything_is_written() {
     let path = movie(folder.path(), &config());
     let before = files(folder.path());
     let refused = |out: Option<&Path>, options: RepackOptions| Repack::new(&path, out, &options).unwrap_err();
-    assert!(matches!(refused(Some(&path), options()), Error::Exists { .. }));
+    assert!(matches!(refused(Some(&path), options()), Error::Config { field: "out", .. }));
     assert!(matches!(refused(Some(&path.join("in")), options()), Error::Config { field: "out", .. }));
     let shard = RepackOptions { shard: vec![3, 32, 32], ..options() };
     assert!(matches!(refused(None, shard), Error::Config { field: "shard", .. }));

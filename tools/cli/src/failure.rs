@@ -58,7 +58,8 @@ impl Fault {
     pub(crate) fn of_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
-            io::ErrorKind::NotFound => Self::NotFound,
+            // Of a path through a file, nothing is there either.
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound,
             _ => Self::Failed,
         }
     }
@@ -124,14 +125,20 @@ impl Failure {
         Self::exists(path, if is_work { own } else { help })
     }
 
-    /// What went wrong with an output: a folder there that is no dataset is not a damaged input, but in the way.
+    /// What went wrong with an output: a folder there that is no dataset, or a file above it, is no damaged input, but
+    /// in the way.
     pub(crate) fn of_output(error: Error) -> Self {
         match &error {
-            Error::Format { path, .. } => {
-                Self::Known { fault: Fault::Exists, message: error.to_string(), path: Some(path.into()) }
+            Error::Format { path, .. } => Self::in_the_way(path, error.to_string()),
+            Error::Io { path, source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
+                Self::in_the_way(path, error.to_string())
             }
             _ => error.into(),
         }
+    }
+
+    fn in_the_way(path: &Path, message: String) -> Self {
+        Self::Known { fault: Fault::Exists, message, path: Some(path.to_path_buf()) }
     }
 
     /// The same, of `path` unless it is about another one.

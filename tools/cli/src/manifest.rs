@@ -1,18 +1,21 @@
 //! `shardwright manifest`: where a dataset's chunks lie, for readers that go by references.
 
+use std::path::Path;
+
+use shardwright::Error;
 use shardwright::offline::{ManifestOptions, WriteManifest, manifest_path};
 use shardwright::words::count;
 
 use crate::args::ManifestArgs;
 use crate::console::{say, tell_notes};
 use crate::failure::Failure;
-use crate::place::refuse_dangling;
+use crate::place::refuse_unusable_folder;
 use crate::report::decimal;
 
 /// Runs the command.
 pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
     let out = args.output.clone().unwrap_or_else(|| manifest_path(&args.path));
-    refuse_dangling(&out)?;
+    refuse_unusable_folder(&out)?;
     let options = ManifestOptions {
         url_prefix: args.url_prefix.clone(),
         forms: args.forms.clone(),
@@ -20,8 +23,8 @@ pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
         kerchunk_zarr_format: args.zarr_format,
         overwrite: args.overwrite,
     };
-    let written = WriteManifest::new(&args.path, Some(&out), &options).and_then(|manifest| manifest.run());
-    let summary = written?;
+    let manifest = WriteManifest::new(&args.path, Some(&out), &options).map_err(|error| about(error, &args.path))?;
+    let summary = manifest.run()?;
     if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and strings");
         json["path"] = serde_json::json!(out);
@@ -39,4 +42,13 @@ pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
         decimal(summary.bytes),
         summary.arrays_inlined,
     ))
+}
+
+/// What is in the place of the manifests is in the way; what is in the dataset is its input.
+fn about(error: Error, dataset: &Path) -> Failure {
+    let is_input = |path: &Path| dataset.canonicalize().is_ok_and(|dataset| path.starts_with(dataset));
+    match &error {
+        Error::Format { path, .. } if !is_input(path) => Failure::of_output(error),
+        _ => error.into(),
+    }
 }

@@ -22,11 +22,32 @@ pub(crate) fn replaces(output: &Path) -> Failure {
 }
 
 /// Refuses an output in the place of a link that leads nowhere, or behind one: it may lead to a disk that is not there
-/// now.
-pub(crate) fn refuse_dangling(output: &Path) -> Result<(), Failure> {
-    match output.ancestors().find(|above| above.is_symlink() && !above.exists()) {
-        Some(link) => Err(Failure::exists(link, "it is a link that leads nowhere: remove it, or choose another path")),
-        None => Ok(()),
+/// now. Devices, pipes and sockets are no outputs either: a rename would take their names from them.
+pub(crate) fn refuse_unusable(output: &Path) -> Result<(), Failure> {
+    if let Some(link) = output.ancestors().find(|above| above.is_symlink() && !above.exists()) {
+        return Err(Failure::exists(link, "it is a link that leads nowhere: remove it, or choose another path"));
+    }
+    match output.metadata() {
+        Ok(there) if !there.is_file() && !there.is_dir() => {
+            Err(Failure::exists(output, "it is neither a file nor a folder, and never replaced: choose another path"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same of an output that is to be a file.
+pub(crate) fn refuse_unusable_file(output: &Path) -> Result<(), Failure> {
+    match output.is_dir() {
+        true => Err(Failure::exists(output, "it is a folder, and never replaced by a file: choose another path")),
+        false => refuse_unusable(output),
+    }
+}
+
+/// The same of an output that is to be a folder.
+pub(crate) fn refuse_unusable_folder(output: &Path) -> Result<(), Failure> {
+    match output.is_file() {
+        true => Err(Failure::exists(output, "it is a file, and never replaced by a folder: choose another path")),
+        false => refuse_unusable(output),
     }
 }
 

@@ -32,6 +32,10 @@ impl FromStr for RegionArg {
         if spans.iter().any(|span| span.0.is_some()) && spans.iter().any(|span| span.0.is_none()) {
             return Err("either all spans have a name, such as t=0:10,x=5:9, or none has".into());
         }
+        let names: Vec<&String> = spans.iter().filter_map(|span| span.0.as_ref()).collect();
+        if let Some((_, name)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            return Err(format!("region names {name} twice"));
+        }
         Ok(Self { spans })
     }
 }
@@ -128,6 +132,8 @@ mod tests {
             ("5:5,:,:", "hold something"),
             ("z=1", "dimensions are t, y, x"),
             ("t=1,:,:", "either all spans"),
+            ("y=1,y=2", "region names y twice"),
+            ("x=1, t=2, x =1", "region names x twice"),
             ("a:b,:,:", "no span"),
             ("-1:2,:,:", "no span"),
         ] {

@@ -17,7 +17,7 @@ use crate::console::{say, tell_notes};
 use crate::failure::{Failure, Fault};
 use crate::interrupt::{self, interrupted};
 use crate::meter;
-use crate::place::{refuse_dangling, refuse_within_dataset};
+use crate::place::{refuse_unusable_file, refuse_within_dataset};
 use crate::region::RegionArg;
 use crate::report::{decimal, joined};
 
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     notes.extend(lost(args, &array, &image)?);
     notes.extend(nameless(format, &image));
     tell_notes(args.report.quiet, &notes);
-    refuse_dangling(&args.output)?;
+    refuse_unusable_file(&args.output)?;
     if args.output.exists() && !args.overwrite {
         return Err(Failure::exists(&args.output, "choose another name, or replace it with --overwrite"));
     }

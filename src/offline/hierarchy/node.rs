@@ -1,0 +1,67 @@
+//! A group or an array of a dataset, for those who read.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::format::{zarr3, zarr3_draft};
+use crate::fs::document;
+use crate::offline::array::Array;
+
+/// A group or an array.
+pub(crate) struct Node {
+    /// The path below the root; empty for the root itself.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) kind: NodeKind,
+}
+
+pub(crate) enum NodeKind {
+    /// With what it says if its document stands elsewhere.
+    Group(Option<Value>),
+    Array(Box<Array>),
+    /// Its document is broken, or says what is not read here.
+    Unreadable(Error),
+}
+
+impl Node {
+    /// The array, if it is one.
+    pub(crate) fn array(&self) -> Option<&Array> {
+        match &self.kind {
+            NodeKind::Array(array) => Some(array),
+            NodeKind::Group(_) | NodeKind::Unreadable(_) => None,
+        }
+    }
+
+    /// Why it can't be read, if that is so.
+    pub(crate) fn unreadable(&self) -> Option<&Error> {
+        match &self.kind {
+            NodeKind::Unreadable(error) => Some(error),
+            NodeKind::Group(_) | NodeKind::Array(_) => None,
+        }
+    }
+
+    /// Whether it is a group whose document stands elsewhere, or is none of a group.
+    pub(crate) fn is_central(&self) -> bool {
+        matches!(self.kind, NodeKind::Group(Some(_)))
+    }
+
+    /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only
+    /// attributes in it.
+    pub(crate) fn document(&self) -> Result<Value> {
+        let own = document::read(&self.path.join("zarr.json"))?;
+        if let Some(document) = own.filter(|document| !zarr3_draft::is_entry(document)) {
+            return Ok(document);
+        }
+        let (kind, attributes) = match &self.kind {
+            NodeKind::Array(array) => ("array", array.attributes().clone()),
+            NodeKind::Group(Some(attributes)) => ("group", attributes.clone()),
+            NodeKind::Group(None) => {
+                ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({})))
+            }
+            NodeKind::Unreadable(error) => return Err(error.clone()),
+        };
+        Ok(zarr3::document_of(kind, attributes))
+    }
+}
