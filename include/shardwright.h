@@ -22,9 +22,9 @@
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
                   or sw_append, sw_append_interleaved for all of it
-   meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_first_error, sw_first_error_frame,
-                  sw_set_attribute
-   end            sw_finish, sw_finish_all or sw_abort; sw_get_summary, sw_summary_json; sw_free */
+   meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_next_number, sw_first_error,
+                  sw_first_error_frame, sw_set_attribute
+   end            sw_close; sw_finish, sw_finish_all or sw_abort; sw_get_summary, sw_summary_json; sw_free */
 
 #ifndef SHARDWRIGHT_H
 #define SHARDWRIGHT_H
@@ -293,7 +293,8 @@ typedef struct sw_config {
     const char *name;
     // 1: wait until shards and documents have reached the device before they are called done. Default 1.
     uint32_t sync;
-    // 1: replace a dataset that is in the way. Of no meaning within a dataset of several images. Default 0.
+    // 1: replace a dataset that is in the way. Of no meaning within a dataset of several images, or in a storage of
+    // the caller's own. Default 0.
     uint32_t overwrite;
     // The on-disk format. Default SW_DIALECT_ZARR3.
     sw_dialect dialect;
@@ -360,7 +361,7 @@ typedef struct sw_config {
     const char *key;
     // Of a label image, what its integers stand for, as JSON: {"colors": [{"value": 1, "rgba": [255, 0, 0, 128]}],
     // "properties": [{"value": 1, "properties": {"class": "nucleus"}}]}, each of both if wished. UTF-8. Default null:
-    // nothing is said.
+    // nothing is said. Such an image is named IMAGE/labels/NAME in sw_dataset_acquisition.
     const char *label;
 } sw_config;
 
@@ -386,8 +387,9 @@ typedef struct sw_memory {
     uint64_t threads;
     // Addresses reserved for the threads' stacks, of which they touch a small part. Not in the total.
     uint64_t stack_bytes;
-    // Bytes that the shards being filled, closed and prepared may reserve in the storage at once, no more than the
-    // array has. Not in the total.
+    // Bytes that the shards being filled, closed and prepared may reserve in the storage at once: their number, no
+    // more than the array has, times the room for each of a shard's chunks at its worst and for the index. When a
+    // shard is closed, what its chunks did not need is given back. Not in the total.
     uint64_t storage_bytes;
 } sw_memory;
 
@@ -397,12 +399,12 @@ typedef struct sw_memory {
 // A shard is a blob: it is created with a length, written by several threads at once, in ranges that never overlap but
 // for the index, which checkpoints write again; it is published, synced, truncated, and released. Documents and
 // per-frame records are put as a whole. All functions get `context` first, are called from threads of the library,
-// must not unwind or jump out, and return 0, or a positive errno value that becomes the acquisition's error. An error
-// of `punch` ends no run, nor does the first one in making a shard that is prepared ahead of need: that is tried
-// again. None of the functions may end a run: sw_finish, sw_abort and sw_free are SW_ERROR_BUSY in them. What is
-// durable before its shard is closed: with an index of at most 31 chunks, or without a checksum; others can't be
-// replaced safely by `write_at`. Functions that are not `write_at` are never called by a thread that encodes. None is
-// called any more when sw_free, or sw_create_in with an error, has returned.
+// must not unwind or jump out, and return 0, or a positive errno value that becomes the acquisition's error, if
+// nothing else is said. An error of `punch` ends no run, nor does the first one in making a shard that is prepared
+// ahead of need: that is tried again. None of the functions may end a run: sw_finish, sw_abort and sw_free are
+// SW_ERROR_BUSY in them. What is durable before its shard is closed: with an index of at most 31 chunks, or without a
+// checksum; others can't be replaced safely by `write_at`. Functions that are not `write_at` are never called by a
+// thread that encodes. None is called any more when sw_free, or sw_create_in with an error, has returned.
 typedef struct sw_storage {
     // sizeof(sw_storage).
     size_t size;
@@ -413,7 +415,8 @@ typedef struct sw_storage {
     int32_t (*create)(void *context, const char *key, uint64_t bytes, void **blob);
     // Replaces a file as a whole: a reader sees the old bytes or the new ones. Required.
     int32_t (*put)(void *context, const char *key, const void *data, size_t bytes);
-    // Removes a file, if it is there. Null: files stay, also empty shards.
+    // Removes a file, if it is there. Null: files stay, also shards that nothing came for. Created ahead of need are
+    // those of the next 16 steps of the first dimension at most: as many as 64 MiB are, but one step at least.
     int32_t (*remove)(void *context, const char *key);
     // Writes into a blob, within its length. Required.
     int32_t (*write_at)(void *context, void *blob, uint64_t offset, const void *data, size_t bytes);
@@ -430,6 +433,10 @@ typedef struct sw_storage {
     // What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16
     // on, large writes are done by threads of their own, several at once.
     size_t alignment;
+    // Returns 1 if there is something in the storage already: then no dataset is created there, which is
+    // SW_ERROR_EXISTS; else 0. Null: nobody asks, and the documents and shards of a dataset that is there are
+    // replaced, even with `overwrite` 0.
+    int32_t (*is_used)(void *context);
 } sw_storage;
 
 // A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or
@@ -1088,7 +1095,7 @@ sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *mem
 sw_status sw_create(const char *path, const struct sw_config *config, struct sw_acquisition **acquisition);
 
 // As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay
-// until the acquisition is freed.
+// until the acquisition is freed. SW_ERROR_EXISTS: its `is_used` says that there is something in it.
 sw_status sw_create_in(const struct sw_storage *storage,
                        const struct sw_config *config,
                        struct sw_acquisition **acquisition);
@@ -1099,7 +1106,8 @@ sw_status sw_create_in(const struct sw_storage *storage,
 // It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 //
 // Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
-// be recorded as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
+// be recorded as missing. SW_ERROR_FRAME_NUMBER when none is free and the array has all its frames. SW_ERROR_ENDED.
+// Otherwise the first error of the run, for example SW_ERROR_IO.
 sw_status sw_acquire(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_frame *frame);
 
 // As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in
@@ -1227,7 +1235,7 @@ sw_status sw_dataset_create_in(const struct sw_storage *storage, struct sw_datas
 sw_status sw_dataset_plate(struct sw_dataset *dataset, const char *plate);
 
 // Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots;
-// on a plate, its place there.
+// on a plate, its place there; for labels of an image that has begun, IMAGE/labels/NAME.
 //
 // Errors: as sw_create; SW_ERROR_EXISTS if there is an image of that name.
 sw_status sw_dataset_acquisition(struct sw_dataset *dataset,
@@ -1297,6 +1305,11 @@ sw_status sw_first_error(struct sw_acquisition *acquisition);
 // not be written; those of wrong arguments.
 sw_status sw_first_error_frame(struct sw_acquisition *acquisition, uint64_t *frame);
 
+// What SW_NEXT would be now. Other threads may take it meanwhile.
+//
+// Errors: only those of wrong arguments.
+sw_status sw_next_number(struct sw_acquisition *acquisition, uint64_t *number);
+
 // Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.
 //
 // Errors: only those of wrong arguments.
@@ -1312,6 +1325,13 @@ sw_status sw_get_latency(struct sw_acquisition *acquisition, sw_stage stage, str
 //
 // Errors: only those of wrong arguments.
 sw_status sw_get_layout(struct sw_acquisition *acquisition, struct sw_layout *layout);
+
+// Takes no more frames: whoever acquires or commits one from now on gets SW_ERROR_ENDED, and whoever waits for a
+// buffer is woken. Frames that were committed go on to their shards. End the run with sw_finish or sw_abort all the
+// same.
+//
+// Errors: SW_ERROR_BUSY in a callback or a storage's function.
+sw_status sw_close(struct sw_acquisition *acquisition);
 
 // Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
 // closed, the documents completed. Numbers below the newest that never came count as missing, and so do those beyond
@@ -1378,10 +1398,10 @@ sw_status sw_dataset_acquisitions(struct sw_dataset *dataset,
 // It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT all go on ending by themselves; call
 // again to wait longer.
 //
-// Errors: SW_ERROR_ARGUMENT for a handle that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and SW_ERROR_ENDED as
-// sw_finish, before any run is ended: one whose outcome was told leaves all others running, so take it out of the list
-// (sw_get_summary tells which have ended) and call again; otherwise the first error of the first of these runs that
-// has one, when all have ended: sw_first_error tells that of each.
+// Errors: those of a wrong handle; SW_ERROR_ARGUMENT for one that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and
+// SW_ERROR_ENDED as sw_finish, before any run is ended: one whose outcome was told leaves all others running, so take
+// it out of the list (sw_get_summary tells which have ended) and call again; otherwise the first error of the first of
+// these runs that has one, when all have ended: sw_first_error tells that of each.
 sw_status sw_finish_all(struct sw_acquisition *const *acquisitions, size_t count, int64_t timeout_ms);
 
 // Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the

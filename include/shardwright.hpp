@@ -10,6 +10,10 @@
 #ifndef SHARDWRIGHT_HPP
 #define SHARDWRIGHT_HPP
 
+#if !(__cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L))
+#error "shardwright.hpp needs C++17: compile with -std=c++17, or include shardwright.h, which is for C++11, too"
+#endif
+
 #include "shardwright.h"
 
 #include <chrono>
@@ -153,13 +157,13 @@ public:
     }
 
     // What it will need, before anything is created.
-    sw_status try_memory_needed(sw_memory &memory) const noexcept {
+    [[nodiscard]] sw_status try_memory_needed(sw_memory &memory) const noexcept {
         memory.size = sizeof memory;
         const sw_config config = whole();
         return sw_memory_needed(&config, &memory);
     }
     // The configuration as a JSON document.
-    sw_status try_json(std::string &text) const {
+    [[nodiscard]] sw_status try_json(std::string &text) const {
         const sw_config config = whole();
         return detail::text([&](char *out, size_t room, size_t *needed) {
             return sw_config_json(&config, out, room, needed);
@@ -248,7 +252,7 @@ public:
         swap(moved);
         return *this;
     }
-    ~Frame() { try_discard(); }
+    ~Frame() { (void)try_discard(); }
 
     explicit operator bool() const noexcept { return acquisition_ != nullptr; }
     void *data() const noexcept { return frame_.data; }
@@ -257,18 +261,18 @@ public:
 
     // After SW_ERROR_RECORD and errors of wrong arguments, SW_ERROR_NULL to SW_ERROR_FORKED, the frame is still this
     // object's, to be committed otherwise or discarded; else not any more.
-    sw_status try_commit(uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
+    [[nodiscard]] sw_status try_commit(uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
         sw_status status = sw_commit(acquisition_, &frame_, number, record);
         const bool is_kept = status == SW_ERROR_RECORD || (status >= SW_ERROR_NULL && status <= SW_ERROR_FORKED);
         if (!is_kept) acquisition_ = nullptr;
         return status;
     }
-    sw_status try_commit(uint64_t number, const Record &record) noexcept {
+    [[nodiscard]] sw_status try_commit(uint64_t number, const Record &record) noexcept {
         const sw_record whole = record.whole();
         return try_commit(number, &whole);
     }
-    sw_status try_commit(const Record &record) noexcept { return try_commit(SW_NEXT, record); }
-    sw_status try_discard() noexcept {
+    [[nodiscard]] sw_status try_commit(const Record &record) noexcept { return try_commit(SW_NEXT, record); }
+    [[nodiscard]] sw_status try_discard() noexcept {
         if (!acquisition_) return SW_OK;
         return sw_discard(std::exchange(acquisition_, nullptr), &frame_);
     }
@@ -304,6 +308,8 @@ public:
     virtual int32_t punch(void *, uint64_t, uint64_t) { return 0; }
     virtual void release(void *) {}
     virtual size_t alignment() const { return 0; }
+    // Whether there is something in it already: then no dataset is created there. One that throws counts as true.
+    virtual bool is_used() { return false; }
 
     // What the C calls take. The object must stay until all that is written through it is freed.
     sw_storage table() noexcept {
@@ -335,6 +341,7 @@ public:
             });
         };
         table.alignment = alignment();
+        table.is_used = [](void *self) { return guarded([&] { return of(self).is_used() ? 1 : 0; }); };
         return table;
     }
 
@@ -372,38 +379,40 @@ public:
     explicit operator bool() const noexcept { return handle_ != nullptr; }
     sw_acquisition *get() const noexcept { return handle_; }
 
-    sw_status try_create(const char *path, const Config &config) noexcept {
+    [[nodiscard]] sw_status try_create(const char *path, const Config &config) noexcept {
         const sw_config whole = config.whole();
         return take([&](sw_acquisition **handle) { return sw_create(path, &whole, handle); });
     }
-    sw_status try_create_in(const sw_storage &storage, const Config &config) noexcept {
+    [[nodiscard]] sw_status try_create_in(const sw_storage &storage, const Config &config) noexcept {
         const sw_config whole = config.whole();
         return take([&](sw_acquisition **handle) { return sw_create_in(&storage, &whole, handle); });
     }
-    sw_status try_create_in(Storage &storage, const Config &config) noexcept {
+    [[nodiscard]] sw_status try_create_in(Storage &storage, const Config &config) noexcept {
         return try_create_in(storage.table(), config);
     }
 
-    sw_status try_acquire(Frame &frame, int64_t timeout_ms = SW_AS_CONFIGURED) noexcept {
+    [[nodiscard]] sw_status try_acquire(Frame &frame, int64_t timeout_ms = SW_AS_CONFIGURED) noexcept {
         return lend(frame, [&](sw_frame *fresh) { return sw_acquire(handle_, timeout_ms, fresh); });
     }
     // This buffer and no other, and its way back by its index alone: for drivers that know all of them.
-    sw_status try_acquire_buffer(uint32_t index, Frame &frame, int64_t timeout_ms = SW_AS_CONFIGURED) noexcept {
+    [[nodiscard]] sw_status try_acquire_buffer(uint32_t index, Frame &frame,
+                                               int64_t timeout_ms = SW_AS_CONFIGURED) noexcept {
         return lend(frame, [&](sw_frame *fresh) { return sw_acquire_buffer(handle_, index, timeout_ms, fresh); });
     }
-    sw_status try_commit_buffer(uint32_t index, uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
+    [[nodiscard]] sw_status try_commit_buffer(uint32_t index, uint64_t number = SW_NEXT,
+                                              const sw_record *record = nullptr) noexcept {
         return sw_commit_buffer(handle_, index, number, record);
     }
-    sw_status try_commit_buffer(uint32_t index, uint64_t number, const Record &record) noexcept {
+    [[nodiscard]] sw_status try_commit_buffer(uint32_t index, uint64_t number, const Record &record) noexcept {
         const sw_record whole = record.whole();
         return try_commit_buffer(index, number, &whole);
     }
-    sw_status try_commit_buffer(uint32_t index, const Record &record) noexcept {
+    [[nodiscard]] sw_status try_commit_buffer(uint32_t index, const Record &record) noexcept {
         return try_commit_buffer(index, SW_NEXT, record);
     }
-    sw_status try_discard_buffer(uint32_t index) noexcept { return sw_discard_buffer(handle_, index); }
+    [[nodiscard]] sw_status try_discard_buffer(uint32_t index) noexcept { return sw_discard_buffer(handle_, index); }
     // The addresses of all buffers, by index.
-    sw_status try_buffers(std::vector<void *> &addresses) const {
+    [[nodiscard]] sw_status try_buffers(std::vector<void *> &addresses) const {
         size_t count = 0;
         sw_status status = sw_buffers(handle_, nullptr, 0, &count);
         if (status != SW_OK) return status;
@@ -412,33 +421,36 @@ public:
     }
 
     // `row_stride`: from row to row in bytes; 0: rows follow each other.
-    sw_status try_append(const void *pixels, size_t bytes, sw_appended &appended, const sw_record *record = nullptr,
-                         int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) noexcept {
+    [[nodiscard]] sw_status try_append(const void *pixels, size_t bytes, sw_appended &appended,
+                                       const sw_record *record = nullptr, int64_t timeout_ms = SW_AS_CONFIGURED,
+                                       size_t row_stride = 0) noexcept {
         return sw_append(handle_, pixels, bytes, row_stride, record, timeout_ms, &appended);
     }
-    sw_status try_append(const void *pixels, size_t bytes, sw_appended &appended, const Record &record,
-                         int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) noexcept {
+    [[nodiscard]] sw_status try_append(const void *pixels, size_t bytes, sw_appended &appended, const Record &record,
+                                       int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) noexcept {
         const sw_record whole = record.whole();
         return try_append(pixels, bytes, appended, &whole, timeout_ms, row_stride);
     }
     // Colours whose samples follow each other: a frame for each sample.
-    sw_status try_append_interleaved(const void *pixels, size_t bytes, uint32_t samples, sw_appended &appended,
-                                     const sw_record *record = nullptr, int64_t timeout_ms = SW_AS_CONFIGURED,
-                                     size_t row_stride = 0) noexcept {
+    [[nodiscard]] sw_status try_append_interleaved(const void *pixels, size_t bytes, uint32_t samples,
+                                                   sw_appended &appended, const sw_record *record = nullptr,
+                                                   int64_t timeout_ms = SW_AS_CONFIGURED,
+                                                   size_t row_stride = 0) noexcept {
         return sw_append_interleaved(handle_, pixels, bytes, samples, row_stride, record, timeout_ms, &appended);
     }
-    sw_status try_append_interleaved(const void *pixels, size_t bytes, uint32_t samples, sw_appended &appended,
-                                     const Record &record, int64_t timeout_ms = SW_AS_CONFIGURED,
-                                     size_t row_stride = 0) noexcept {
+    [[nodiscard]] sw_status try_append_interleaved(const void *pixels, size_t bytes, uint32_t samples,
+                                                   sw_appended &appended, const Record &record,
+                                                   int64_t timeout_ms = SW_AS_CONFIGURED,
+                                                   size_t row_stride = 0) noexcept {
         const sw_record whole = record.whole();
         return try_append_interleaved(pixels, bytes, samples, appended, &whole, timeout_ms, row_stride);
     }
-    sw_status try_set_attribute(const char *key, const char *json) noexcept {
+    [[nodiscard]] sw_status try_set_attribute(const char *key, const char *json) noexcept {
         return sw_set_attribute(handle_, key, json);
     }
     // Tells of each shard that is closed from now on; once for an acquisition. The function is called by a thread of
     // the library, and must not throw.
-    sw_status try_on_shard_closed(std::function<void(const char *)> tell) {
+    [[nodiscard]] sw_status try_on_shard_closed(std::function<void(const char *)> tell) {
         if (!tell) return sw_on_shard_closed(handle_, nullptr, nullptr);
         std::unique_ptr<Teller> teller(new Teller(std::move(tell)));
         auto call = [](void *context, const char *key) { (*static_cast<Teller *>(context))(key); };
@@ -448,39 +460,51 @@ public:
         return sw_on_shard_closed(handle_, call, told);
     }
 
-    sw_status try_finish(sw_summary &summary, int64_t timeout_ms = SW_FOREVER) noexcept {
+    [[nodiscard]] sw_status try_finish(sw_summary &summary, int64_t timeout_ms = SW_FOREVER) noexcept {
         summary.size = sizeof summary;
         return sw_finish(handle_, timeout_ms, &summary);
     }
     // Frames that wait in the ring are lost.
-    sw_status try_abort(int64_t timeout_ms = SW_FOREVER) noexcept { return sw_abort(handle_, timeout_ms); }
-    sw_status try_summary(sw_summary &summary) const noexcept {
+    [[nodiscard]] sw_status try_abort(int64_t timeout_ms = SW_FOREVER) noexcept {
+        return sw_abort(handle_, timeout_ms);
+    }
+    [[nodiscard]] sw_status try_summary(sw_summary &summary) const noexcept {
         summary.size = sizeof summary;
         return sw_get_summary(handle_, &summary);
     }
-    sw_status try_summary_json(std::string &text) const {
+    [[nodiscard]] sw_status try_summary_json(std::string &text) const {
         return detail::text([&](char *out, size_t room, size_t *needed) {
             return sw_summary_json(handle_, out, room, needed);
         }, text);
     }
-    sw_status try_stats(sw_stats &stats) const noexcept {
+    [[nodiscard]] sw_status try_stats(sw_stats &stats) const noexcept {
         stats.size = sizeof stats;
         return sw_get_stats(handle_, &stats);
     }
     // The first error of the run, if there was one, and the first frame that it is about.
-    sw_status try_first_error() const noexcept { return sw_first_error(handle_); }
-    sw_status try_first_error_frame(uint64_t &frame) const noexcept { return sw_first_error_frame(handle_, &frame); }
+    [[nodiscard]] sw_status try_first_error() const noexcept { return sw_first_error(handle_); }
+    [[nodiscard]] sw_status try_first_error_frame(uint64_t &frame) const noexcept {
+        return sw_first_error_frame(handle_, &frame);
+    }
+    // What SW_NEXT would be now.
+    [[nodiscard]] sw_status try_next_number(uint64_t &number) const noexcept {
+        return sw_next_number(handle_, &number);
+    }
+    // Takes no more frames; finish or abort it later.
+    [[nodiscard]] sw_status try_close() noexcept { return sw_close(handle_); }
     // A descriptor for poll, epoll or an event loop. It is the library's; this object's end closes it.
-    sw_status try_event_open(sw_events events, int32_t &descriptor, uint64_t ring_mark = 0) noexcept {
+    [[nodiscard]] sw_status try_event_open(sw_events events, int32_t &descriptor, uint64_t ring_mark = 0) noexcept {
         return sw_event_open(handle_, events, ring_mark, &descriptor);
     }
-    sw_status try_event_wait(int32_t descriptor, sw_events &events, int64_t timeout_ms = SW_FOREVER) noexcept {
+    [[nodiscard]] sw_status try_event_wait(int32_t descriptor, sw_events &events,
+                                           int64_t timeout_ms = SW_FOREVER) noexcept {
         return sw_event_wait(handle_, descriptor, timeout_ms, &events);
     }
-    sw_status try_event_close(int32_t descriptor) noexcept { return sw_event_close(handle_, descriptor); }
+    [[nodiscard]] sw_status try_event_close(int32_t descriptor) noexcept { return sw_event_close(handle_, descriptor); }
     // Tells of each of `events` from now on. The function is called by any thread, by several at once, and must neither
     // wait nor throw.
-    sw_status try_on_event(sw_events events, std::function<void(sw_events)> tell, uint64_t ring_mark = 0) {
+    [[nodiscard]] sw_status try_on_event(sw_events events, std::function<void(sw_events)> tell,
+                                         uint64_t ring_mark = 0) {
         if (!tell) return sw_on_event(handle_, events, ring_mark, nullptr, nullptr);
         std::unique_ptr<EventTeller> teller(new EventTeller(std::move(tell)));
         auto call = [](void *context, sw_events happened) { (*static_cast<EventTeller *>(context))(happened); };
@@ -489,11 +513,11 @@ public:
         keep([&](detail::Tellers &kept) { kept.of_events.push_back(std::move(teller)); });
         return sw_on_event(handle_, events, ring_mark, call, told);
     }
-    sw_status try_latency(sw_stage stage, sw_latency &latency) const noexcept {
+    [[nodiscard]] sw_status try_latency(sw_stage stage, sw_latency &latency) const noexcept {
         latency.size = sizeof latency;
         return sw_get_latency(handle_, stage, &latency);
     }
-    sw_status try_layout(sw_layout &layout) const noexcept {
+    [[nodiscard]] sw_status try_layout(sw_layout &layout) const noexcept {
         layout.size = sizeof layout;
         return sw_get_layout(handle_, &layout);
     }
@@ -556,6 +580,12 @@ public:
         check(try_first_error_frame(frame));
         return frame;
     }
+    uint64_t next_number() const {
+        uint64_t number = 0;
+        check(try_next_number(number));
+        return number;
+    }
+    void close() { check(try_close()); }
     int32_t event_open(sw_events events, uint64_t ring_mark = 0) {
         int32_t descriptor = -1;
         check(try_event_open(events, descriptor, ring_mark));
@@ -655,45 +685,45 @@ public:
 
     sw_dataset *get() const noexcept { return handle_; }
 
-    sw_status try_create(const char *path, bool overwrite = false) noexcept {
+    [[nodiscard]] sw_status try_create(const char *path, bool overwrite = false) noexcept {
         Dataset fresh;
         sw_status status = sw_dataset_create(path, overwrite ? 1 : 0, &fresh.handle_);
         if (status == SW_OK) *this = std::move(fresh);
         return status;
     }
-    sw_status try_create_in(const sw_storage &storage) noexcept {
+    [[nodiscard]] sw_status try_create_in(const sw_storage &storage) noexcept {
         Dataset fresh;
         sw_status status = sw_dataset_create_in(&storage, &fresh.handle_);
         if (status == SW_OK) *this = std::move(fresh);
         return status;
     }
-    sw_status try_create_in(Storage &storage) noexcept { return try_create_in(storage.table()); }
+    [[nodiscard]] sw_status try_create_in(Storage &storage) noexcept { return try_create_in(storage.table()); }
     // Makes it a plate, before its first image.
-    sw_status try_plate(const char *document) noexcept { return sw_dataset_plate(handle_, document); }
-    sw_status try_acquisition(const char *name, const Config &config, Acquisition &acquisition) noexcept {
+    [[nodiscard]] sw_status try_plate(const char *document) noexcept { return sw_dataset_plate(handle_, document); }
+    [[nodiscard]] sw_status try_acquisition(const char *name, const Config &config, Acquisition &acquisition) noexcept {
         const sw_config whole = config.whole();
         return acquisition.take([&](sw_acquisition **handle) {
             return sw_dataset_acquisition(handle_, name, &whole, handle);
         });
     }
     // Many at once, as the images of a plate. `configs` has one for all of them, or one for each.
-    sw_status try_acquisitions(const std::vector<std::string> &names, const std::vector<Config> &configs,
-                               std::vector<Acquisition> &acquisitions) {
+    [[nodiscard]] sw_status try_acquisitions(const std::vector<std::string> &names, const std::vector<Config> &configs,
+                                             std::vector<Acquisition> &acquisitions) {
         std::vector<sw_config> whole;
         for (const Config &config : configs) whole.push_back(config.whole());
+        // Where one list is shorter, null, which is refused with both numbers.
+        const size_t count = whole.size() == 1 || whole.size() < names.size() ? names.size() : whole.size();
         std::vector<const char *> named;
         std::vector<const sw_config *> pointers;
-        for (size_t at = 0; at < names.size(); at++) {
-            named.push_back(names[at].c_str());
-            // Fewer than there are names: null, which is refused.
+        for (size_t at = 0; at < count; at++) {
+            named.push_back(at < names.size() ? names[at].c_str() : nullptr);
             pointers.push_back(whole.size() == 1 ? whole.data() : at < whole.size() ? &whole[at] : nullptr);
         }
-        std::vector<sw_acquisition *> handles(names.size());
-        std::vector<Acquisition> fresh(names.size());
-        sw_status status =
-            sw_dataset_acquisitions(handle_, named.data(), pointers.data(), names.size(), handles.data());
+        std::vector<sw_acquisition *> handles(count);
+        std::vector<Acquisition> fresh(count);
+        sw_status status = sw_dataset_acquisitions(handle_, named.data(), pointers.data(), count, handles.data());
         if (status != SW_OK) return status;
-        for (size_t at = 0; at < names.size(); at++) fresh[at].handle_ = handles[at];
+        for (size_t at = 0; at < count; at++) fresh[at].handle_ = handles[at];
         acquisitions = std::move(fresh);
         return SW_OK;
     }
@@ -720,7 +750,8 @@ private:
 };
 
 // Ends many at once; the outcome of each is its summary.
-inline sw_status try_finish_all(const std::vector<Acquisition> &acquisitions, int64_t timeout_ms = SW_FOREVER) {
+[[nodiscard]] inline sw_status try_finish_all(const std::vector<Acquisition> &acquisitions,
+                                              int64_t timeout_ms = SW_FOREVER) {
     std::vector<sw_acquisition *> handles;
     for (const Acquisition &acquisition : acquisitions) handles.push_back(acquisition.get());
     return sw_finish_all(handles.data(), handles.size(), timeout_ms);
@@ -732,14 +763,17 @@ inline void finish_all(const std::vector<Acquisition> &acquisitions, int64_t tim
 #endif
 
 // Whether the library that is loaded fits the header that the program was compiled with.
-inline sw_status try_check_version() noexcept { return sw_check_version(SW_VERSION_MAJOR, SW_VERSION_MINOR); }
+[[nodiscard]] inline sw_status try_check_version() noexcept {
+    return sw_check_version(SW_VERSION_MAJOR, SW_VERSION_MINOR);
+}
 #if SHARDWRIGHT_EXCEPTIONS
 inline void check_version() { check(try_check_version()); }
 #endif
 
 // Tells of log lines up to `level`, of the whole process, in place of what was told before; an empty function: nobody.
 // It is called by any thread, and must not throw.
-inline sw_status try_set_log(sw_log_level level, std::function<void(sw_log_level, const char *, const char *)> tell) {
+[[nodiscard]] inline sw_status try_set_log(sw_log_level level,
+                                           std::function<void(sw_log_level, const char *, const char *)> tell) {
     using Tell = std::function<void(sw_log_level, const char *, const char *)>;
     // Never destroyed: runs that end after main still log.
     static std::mutex &setting = *new std::mutex;

@@ -44,7 +44,7 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
 /// One running acquisition of one image.
 ///
 /// All methods may be called from several threads. Dropping it ends the run as [`finish`](Self::finish) does, except
-/// that nobody hears about errors.
+/// that nobody hears about errors; the destructor of the C++ wrapper aborts it instead.
 ///
 /// ```no_run
 /// use shardwright::{Acquisition, Config, Dim, Record};
@@ -119,12 +119,23 @@ impl Acquisition {
         Ok(acquisition)
     }
 
-    /// Creates a dataset with one image in a storage of the caller's own.
+    /// Creates a dataset with one image in a storage of the caller's own. What is in it is never replaced, whatever
+    /// [`Config::overwrite`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the field and the value that can't work, among them what needs a path: `key` and
+    /// `manifest`. [`Error::StorageUsed`] when there is [something in it](Storage::is_used) already, [`Error::Io`] with
+    /// what it refused, and [`Error::Panicked`] when a call of it panics.
     pub fn create_in(storage: Arc<dyn Storage>, config: Config) -> Result<Self> {
         Self::create_within(storage, config, None)
     }
 
     /// As [`create_in`](Self::create_in), with frame buffers of the caller's own as the ring.
+    ///
+    /// # Errors
+    ///
+    /// As `create_in`; [`Error::Config`] for buffers that are too small or too few.
     pub fn create_in_with_buffers(storage: Arc<dyn Storage>, config: Config, buffers: RingBuffers) -> Result<Self> {
         Self::create_within(storage, config, Some(buffers))
     }
@@ -229,7 +240,8 @@ impl Acquisition {
     ///
     /// [`Error::RingFull`] when none is free and the policy does not wait, or has waited long enough; the call may be
     /// repeated. Under [`RingFull::DropNewest`] it means that the frame should be let go: its number, never committed,
-    /// will be recorded as missing. Otherwise the first error of the run, or [`Error::Ended`].
+    /// will be recorded as missing. [`Error::FrameNumber`] when none is free and the array has all its frames.
+    /// Otherwise the first error of the run, or [`Error::Ended`].
     pub fn acquire(&self) -> Result<FrameMut> {
         self.acquire_within(self.patience()).inspect_err(|error| self.count_dropped(error))
     }
@@ -284,6 +296,8 @@ impl Acquisition {
 
     fn wait_for_loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {
         let ring = &self.engine.ring;
+        let check_any = || self.engine.numbers.check_any(self.engine.counters.frames_accepted.load(Relaxed));
+        check_any()?;
         self.engine.wake_if_work_waits();
         self.engine.relieve();
         if wait == Some(Duration::ZERO) {
@@ -296,6 +310,7 @@ impl Acquisition {
                 None if left == Some(Duration::ZERO) => return Err(self.engine.ring_full(start.elapsed())),
                 None => {
                     self.check()?;
+                    check_any()?;
                     self.engine.relieve();
                 }
             }
@@ -432,16 +447,13 @@ impl Acquisition {
     ///
     /// ```
     /// # use shardwright::{Acquisition, Config, Dim, Memory};
-    /// # use std::sync::Arc;
     /// # let config = Config { dims: vec![Dim::time(None), Dim::y(4), Dim::x(4)], ..Config::default() };
-    /// let acquisition = Arc::new(Acquisition::create_in(Arc::new(Memory::new()), config)?);
-    /// let camera = std::thread::spawn({
-    ///     let acquisition = acquisition.clone();
-    ///     move || while acquisition.append(&[7; 32]).is_ok() {}
+    /// let acquisition = Acquisition::create_in(std::sync::Arc::new(Memory::new()), config)?;
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| while acquisition.append(&[7; 32]).is_ok() {});
+    ///     acquisition.close(); // the thread ends, and with it the scope
     /// });
-    /// acquisition.close();
-    /// camera.join().expect("it ends");
-    /// let summary = Arc::into_inner(acquisition).expect("the last handle").finish()?;
+    /// let summary = acquisition.finish()?;
     /// assert_eq!(summary.frames_missing, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

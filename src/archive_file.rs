@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::config::Dialect;
 use crate::error::{Error, Result, logged};
+use crate::folder::refuse_file;
 use crate::format::rules;
 use crate::format::zarr3::DOCUMENT;
 use crate::fs::archives::directory;
@@ -64,6 +65,7 @@ impl ArchiveFile {
         Lock::refuse_within(path)?;
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::new_at(path, uuid),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(refuse_file(path)),
             Err(error) => Err(Error::io("look at", path, error)),
             Ok(found) if !found.is_file() => {
                 Err(Error::format(path, "is no file; a dataset of this name is one, choose another path"))

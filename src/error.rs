@@ -53,8 +53,9 @@ pub enum Error {
     /// No free frame buffer: the workers or the disk are slower than the camera.
     #[error(
         "the ring is full{}: of {frames} frame buffers, {on_loan} are on loan to the caller, {waiting} hold frames \
-         that wait, {in_work} hold frames that are being written",
-        WaitedFor(*waited)
+         that wait, {in_work} hold frames that are being written{}",
+        WaitedFor(*waited),
+        FreeSince(frames.saturating_sub(on_loan + waiting + in_work))
     )]
     RingFull {
         /// The number of buffers in the ring.
@@ -109,6 +110,12 @@ pub enum Error {
     Exists {
         /// The path in the way.
         path: PathBuf,
+    },
+    /// A storage of the caller's own [holds something](crate::Storage::is_used), which no run replaces.
+    #[error("the storage ({storage}) already holds something, which is never replaced; give one that is empty")]
+    StorageUsed {
+        /// The storage's name.
+        storage: &'static str,
     },
     /// Another writer holds the dataset's lock.
     #[error("{} is being written, by this process or another (its lock file is held)", path.display())]
@@ -267,6 +274,18 @@ impl fmt::Display for WaitedFor {
     }
 }
 
+struct FreeSince(usize);
+
+impl fmt::Display for FreeSince {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            1 => f.write_str("; 1 has become free since"),
+            free => write!(f, "; {free} have become free since"),
+        }
+    }
+}
+
 /// Why a document or other bytes are refused, before it is said in which file they stand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -303,7 +322,7 @@ impl Error {
                 _ => ErrorKind::Io,
             },
             Self::Limit { .. } => ErrorKind::Io,
-            Self::Exists { .. } | Self::ListenerSet => ErrorKind::AlreadyExists,
+            Self::Exists { .. } | Self::StorageUsed { .. } | Self::ListenerSet => ErrorKind::AlreadyExists,
             Self::Locked { .. } => ErrorKind::Locked,
             Self::Format { .. } => ErrorKind::Corrupt,
             Self::Unsupported { .. } => ErrorKind::Unsupported,

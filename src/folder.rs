@@ -58,7 +58,7 @@ impl Folder {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                return Err(Error::format(path, "is a file; a dataset is a folder, choose another path"));
+                return Err(refuse_file(path));
             }
             Err(error) => return Err(Error::io("look into", path, error)),
         };
@@ -244,6 +244,15 @@ impl Held {
         // A container may lack /proc.
         let leads_here = fs::metadata(&root).is_ok_and(|metadata| Identity::from(&metadata) == self.identity);
         if leads_here { root } else { self.path.clone() }
+    }
+}
+
+/// The refusal of a path that is a file, or leads through one.
+pub(crate) fn refuse_file(path: &Path) -> Error {
+    let is_file = |path: &&Path| fs::metadata(path).is_ok_and(|found| !found.is_dir());
+    match path.ancestors().skip(1).find(is_file) {
+        Some(file) => Error::format(file, format!("is a file, so there can't be {} in it", path.display())),
+        None => Error::format(path, "is a file; a dataset is a folder, choose another path"),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::fill_value;
 
 /// Fields of the caller's own in a frame's record.
 pub(crate) const RECORD_FIELDS_MAX: usize = 16;
@@ -21,6 +22,23 @@ pub(crate) struct RecordColumn {
     pub(crate) dtype: Dtype,
     /// Where it lies in a record.
     pub(crate) offset: usize,
+}
+
+impl RecordColumn {
+    /// What it holds where nothing was recorded: of a measurement that nobody made, 0 would be a value.
+    pub(crate) fn fill(&self) -> FieldValue {
+        match self.dtype {
+            _ if self.offset == NUMBER_IN_RECORD.start => FieldValue::Int(NO_FRAME),
+            dtype if dtype.is_float() => FieldValue::Float(f64::NAN),
+            _ => FieldValue::Int(0),
+        }
+    }
+
+    /// Fills elements of it with that.
+    pub(crate) fn fill_elements(&self, elements: &mut [u8]) {
+        let element = element(self.fill(), self).unwrap_or_default();
+        fill_value::row(elements, &element[..self.dtype.size()]);
+    }
 }
 
 /// What the instrument says about one frame.
@@ -149,9 +167,7 @@ pub(crate) fn write_record(bytes: &mut [u8], record: &Record, fields: &[RecordCo
     bytes[8..16].copy_from_slice(&record.device_timestamp.unwrap_or(0).to_ne_bytes());
     bytes[16..24].copy_from_slice(&host.to_ne_bytes());
     for (value, field) in record.fields.iter().zip(fields) {
-        // Of a measurement that nobody made, 0 would be a value.
-        let unset = if field.dtype.is_float() { FieldValue::Float(f64::NAN) } else { FieldValue::Int(0) };
-        let (element, size) = (element(value.unwrap_or(unset), field)?, field.dtype.size());
+        let (element, size) = (element(value.unwrap_or(field.fill()), field)?, field.dtype.size());
         bytes[field.offset..][..size].copy_from_slice(&element[..size]);
     }
     Ok(())

@@ -77,6 +77,7 @@ int main(int argc, char **argv) {
 
     if (sw_dataset_create(argv[1], 0, &dataset)) failed("create the dataset");
     if (sw_dataset_acquisition(dataset, "main", &config, &main_camera)) failed("create the main image");
+    config.record_fields = NULL;
     config.record_field_count = 0;
     if (sw_dataset_acquisition(dataset, "other", &config, &other_camera)) failed("create the other image");
     if (failures) return 1;

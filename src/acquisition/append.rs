@@ -103,7 +103,8 @@ impl Acquisition {
         self.check_record(&record)?;
         let mut done = Appended::default();
         for at in 0..frames {
-            match self.acquire_within(wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
+            let left = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
+            match self.check_next().and_then(|()| self.acquire_within(left())) {
                 Ok(mut slot) => {
                     // SAFETY: `frames` saw that so many whole frames are there.
                     unsafe { copy_frame(&mut slot, pixels.start.add(at * frame_stride), pixels.row_stride, frame) };
@@ -120,6 +121,11 @@ impl Acquisition {
             }
         }
         Ok(done)
+    }
+
+    /// Refuses a frame for which the array has no place, before it waits for a buffer.
+    pub(super) fn check_next(&self) -> Result<()> {
+        self.engine.numbers.check_next().or_else(|error| self.check().and(Err(error)))
     }
 
     /// Lets so many frames go that got no buffers, if that is the policy; otherwise the error why they got none.

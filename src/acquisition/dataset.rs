@@ -76,8 +76,8 @@ impl Dataset {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] when there is [something in it](Storage::is_used) already; [`Error::Panicked`] when that call
-    /// panics.
+    /// [`Error::StorageUsed`] when there is [something in it](Storage::is_used) already; [`Error::Panicked`] when that
+    /// call panics.
     pub fn create_in(storage: Arc<dyn Storage>) -> Result<Self> {
         Ok(Self::of(Root::in_storage(storage, true)?))
     }

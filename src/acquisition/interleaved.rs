@@ -62,7 +62,7 @@ impl Acquisition {
         let mut done = Appended::default();
         let (pictures, picture_stride) = picture.rows().frames(pixels.len())?;
         for at in 0..pictures {
-            if let Err(error) = self.check_first_channel(samples) {
+            if let Err(error) = self.check_next().and_then(|()| self.check_first_channel(samples)) {
                 return done.unless_some(error);
             }
             match self.loans(samples, wait.map(|wait| wait.saturating_sub(start.elapsed()))) {

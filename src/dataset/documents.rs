@@ -21,7 +21,7 @@ impl Documents<'_> {
 
     pub(super) fn put_bytes(&mut self, key: &str, bytes: Vec<u8>) -> Result<()> {
         match self {
-            Self::AtOnce(storage) => storage.put(key, &bytes).map_err(|e| Error::io("write", key, e)),
+            Self::AtOnce(storage) => storage.put(key, &bytes).map_err(|e| Error::io("write", storage.path_of(key), e)),
             Self::Together(files) => {
                 files.push((key.to_owned(), bytes));
                 Ok(())
@@ -42,9 +42,9 @@ impl Documents<'_> {
         let Self::Together(files) = self else { return Ok(()) };
         let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), bytes.as_slice())).collect();
         let first = files.first().map_or("", |(key, _)| key);
-        storage
-            .put_all(&files)
-            .map_err(|e| Error::io("write documents of several images, of which the first is", first, e))?;
+        storage.put_all(&files).map_err(|e| {
+            Error::io("write documents of several images, of which the first is", storage.path_of(first), e)
+        })?;
         settle(storage, root)
     }
 }

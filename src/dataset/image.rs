@@ -21,8 +21,7 @@ use crate::geometry::{MAX_OUTER, grid, position};
 use crate::ome;
 use crate::ome::contrast::Contrast;
 use crate::plan::{LevelPlan, Plan, RecordPlan};
-use crate::record::NO_FRAME;
-use crate::record::RecordColumn;
+use crate::record::{FieldValue, RecordColumn};
 use crate::shard::{Shard, ShardPosition};
 use crate::storage::Storage;
 use crate::sync::Unpoisoned;
@@ -238,8 +237,12 @@ impl ImageWriter {
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
-        for (at, field) in plan.record.fields.iter().enumerate() {
-            let fill = if at == 0 { json!(NO_FRAME) } else { json!(0) };
+        for field in &plan.record.fields {
+            let fill = match field.fill() {
+                FieldValue::Int(value) => json!(value),
+                FieldValue::Uint(value) => json!(value),
+                FieldValue::Float(_) => json!("NaN"),
+            };
             let document = zarr3::record(field.dtype, frames, plan.record.block_frames, &fill);
             self.put(to, &format!("records/{}/zarr.json", field.name), &document)?;
         }
@@ -305,7 +308,9 @@ impl ImageWriter {
             }
         }
         let beyond = std::mem::take(&mut self.state.lock().unpoisoned().created);
-        let remove = |key: &String| self.storage.remove(key).map_err(|e| Error::io("remove empty shard", key, e));
+        let remove = |key: &String| {
+            self.storage.remove(key).map_err(|e| Error::io("remove empty shard", self.storage.path_of(key), e))
+        };
         beyond.iter().try_for_each(remove)
     }
 
@@ -344,7 +349,7 @@ impl ImageWriter {
         let files = self.record_files(plan, block);
         let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
         let key = || format!("{}records/*/c/{}", self.prefix, block.number);
-        self.storage.put_all(&files).map_err(|e| Error::io("write", key(), e))
+        self.storage.put_all(&files).map_err(|e| Error::io("write", self.storage.path_of(&key()), e))
     }
 
     /// The files that hold a block of records: their keys and their bytes. A level's frames are those of level 0, whose
@@ -361,7 +366,7 @@ impl ImageWriter {
     /// Replaces the frame numbers of a block of records.
     pub(crate) fn write_frame_numbers(&self, block: u64, bytes: &[u8]) -> Result<()> {
         let key = format!("{}records/frame_number/c/{block}", self.prefix);
-        self.storage.put(&key, bytes).map_err(|error| Error::io("write", key, error))
+        self.storage.put(&key, bytes).map_err(|error| Error::io("write", self.storage.path_of(&key), error))
     }
 
     /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.

@@ -82,7 +82,7 @@ impl Root {
 
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
         if caught(|| Ok(storage.is_used()))? {
-            return Err(Error::Exists { path: storage.name().into() });
+            return Err(Error::StorageUsed { storage: storage.name() });
         }
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.name(), e))?;
         Ok(Self::new(Location::Storage(storage), uuid, several))
@@ -144,10 +144,10 @@ impl Root {
         let storage: Arc<dyn Storage> = match &self.location {
             Location::Archive(file) => {
                 let view = ArchiveView::new(file.archive(), way, config.guard_maps, config.sync, &self.reserve);
-                Arc::new(view.with_room(plan.documents_bytes()))
+                Arc::new(view.called(path).with_room(plan.documents_bytes()))
             }
             Location::Folder(held) => {
-                let directory = Directory::open(&folder, way, config.sync).map_err(look)?.held_by(held.held());
+                let directory = Directory::open(&folder, way, config.sync).map_err(look)?.held_by(held.held(), path);
                 Arc::new(directory.with_guard(config.guard_maps).with_reserve(self.reserve.clone()))
             }
             Location::Storage(storage) => storage.clone(),

@@ -132,6 +132,21 @@ impl Numbers {
         self.claimed_end().max(self.given_up_end.load(Ordering::Relaxed))
     }
 
+    /// Refuses the next number if the array has no place for it.
+    pub(crate) fn check_next(&self) -> Result<()> {
+        let number = self.next();
+        match self.frames_total.filter(|&frames| number >= frames) {
+            Some(frames) => Err(Error::FrameNumber { number, why: RefusedNumber::PastEnd { frames } }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses whoever may bring any number, if it is sure that none is left: so many frames were `accepted`.
+    pub(crate) fn check_any(&self, accepted: u64) -> Result<()> {
+        let settled = self.settled_end.load(Ordering::Relaxed).max(accepted);
+        if self.frames_total.is_some_and(|frames| settled >= frames) { self.check_next() } else { Ok(()) }
+    }
+
     /// Takes the next number for a frame that was let go.
     pub(crate) fn let_go_next(&self) -> Result<()> {
         self.claim_next().map(|number| self.let_go(number))

@@ -187,7 +187,7 @@ impl ProvisionalEncoder {
         self.sealed[..HEADER_BYTES].copy_from_slice(&header);
         let shard = &cell.shards[across];
         let written = shard.write_provisional(room, chunk, &self.sealed[..HEADER_BYTES + nbytes]);
-        written.map_err(|error| crate::Error::io("write a chunk to shard", &shard.key, error))?;
+        written.map_err(|error| crate::Error::io("write a chunk to shard", shard.path(), error))?;
         Ok(true)
     }
 

@@ -57,10 +57,8 @@ impl Records {
         }
         let Some(mut spare) = self.spare.try_recv().ok().or_else(|| self.make(plan)) else { return false };
         spare.number = block;
-        for (at, column) in spare.columns.iter_mut().enumerate() {
-            // A frame that never comes has number −1 and zeros.
-            column.fill(if at == 0 { 0xff } else { 0 });
-        }
+        // For frames that never come.
+        spare.columns.iter_mut().zip(&plan.fields).for_each(|(column, field)| field.fill_elements(column));
         self.open.push_back(OpenBlock { block: spare, changed: 0..0, settled: 0 });
         true
     }

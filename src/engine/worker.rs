@@ -150,7 +150,7 @@ impl TileWorker<'_> {
         let (across, chunk) = engine.plan.slot_of(layer.state.first_chunk, tile);
         let shard = &cell.shards[across];
         let origin = engine.origin(&layer.state, cell, across, chunk);
-        let fail = |error| Error::io("write a chunk to shard", &shard.key, error);
+        let fail = |error| Error::io("write a chunk to shard", shard.path(), error);
         self.kit.encoder.encoder.set_effort(engine.effort());
         let stored = match shard.claim(chunk).expect("a chunk belongs to one tile of one layer") {
             Claim::InPlace(mut slot) => {

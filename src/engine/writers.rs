@@ -63,7 +63,7 @@ impl PendingWrite {
                 place.commit_pieces(scratch, pieces.expect("it was sealed as such"), self.nbytes)
             }
         };
-        written.map_err(|error| Error::io("write a chunk to shard", &shard.key, error))
+        written.map_err(|error| Error::io("write a chunk to shard", shard.path(), error))
     }
 }
 
@@ -233,7 +233,7 @@ fn write_batch(batch: &mut Vec<Job>) {
         *part = shard.part(&chunk.claimed, scratch, chunk.nbytes);
     }
     let parts_used = &mut parts[..batch.len()];
-    let fail = |error| Error::io("write chunks to shard", &shard.key, error);
+    let fail = |error| Error::io("write chunks to shard", shard.path(), error);
     if let Err(error) = caught(|| shard.commit_batch(parts_used).map_err(fail)) {
         engine.first_error.set_about(error, first_frame(engine, batch[0].chunk.layer));
     }

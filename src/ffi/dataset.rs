@@ -88,7 +88,7 @@ pub unsafe extern "C" fn sw_dataset_plate(dataset: *mut sw_dataset, plate: *cons
 }
 
 /// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots;
-/// on a plate, its place there.
+/// on a plate, its place there; for labels of an image that has begun, IMAGE/labels/NAME.
 ///
 /// Errors: as sw_create; SW_ERROR_EXISTS if there is an image of that name.
 #[unsafe(no_mangle)]

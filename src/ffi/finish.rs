@@ -105,6 +105,22 @@ pub(super) fn check_owner(run: &Run) -> Outcome<()> {
     Ok(())
 }
 
+/// Takes no more frames: whoever acquires or commits one from now on gets SW_ERROR_ENDED, and whoever waits for a
+/// buffer is woken. Frames that were committed go on to their shards. End the run with sw_finish or sw_abort all the
+/// same.
+///
+/// Errors: SW_ERROR_BUSY in a callback or a storage's function.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_close(acquisition: *mut sw_acquisition) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        check_owner(&run)?;
+        check_thread()?;
+        run.engine.close_gate();
+        Ok(())
+    })
+}
+
 /// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
 /// closed, the documents completed. Numbers below the newest that never came count as missing, and so do those beyond
 /// it for which the array has a place all the same, as in a stack or among channels that were begun.

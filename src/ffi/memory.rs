@@ -48,8 +48,9 @@ pub struct sw_memory {
     pub threads: u64,
     /// Addresses reserved for the threads' stacks, of which they touch a small part. Not in the total.
     pub stack_bytes: u64,
-    /// Bytes that the shards being filled, closed and prepared may reserve in the storage at once, no more than the
-    /// array has. Not in the total.
+    /// Bytes that the shards being filled, closed and prepared may reserve in the storage at once: their number, no
+    /// more than the array has, times the room for each of a shard's chunks at its worst and for the index. When a
+    /// shard is closed, what its chunks did not need is given back. Not in the total.
     pub storage_bytes: u64,
 }
 

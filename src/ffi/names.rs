@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::Error;
 
 /// How fields are called that lie within others, by what they begin with.
-const WITHIN: [(&str, &str); 12] = [
+const WITHIN: [(&str, &str); 13] = [
     ("channels.window", "sw_channel.window_low"),
     ("dims.", "sw_dim."),
     ("volume.", "sw_volume."),
@@ -16,6 +16,7 @@ const WITHIN: [(&str, &str); 12] = [
     ("frame_layout.", "sw_config."),
     ("label.", "sw_config.label: "),
     ("pyramid.method", "sw_config.pyramid"),
+    ("pyramid.y", "sw_config.pyramid_keep"),
     ("pyramid.", "sw_config.pyramid_"),
     ("plate.", "plate: "),
 ];
@@ -55,6 +56,10 @@ impl fmt::Display for Spelled<'_> {
             Self(Spelling::Struct, Error::Config { field: field @ "plate_acquisition", value, reason }) => {
                 let set = value.parse().map_or(0, |id: u64| id.saturating_add(1));
                 write!(f, "{} = {set}, which is an id plus 1: {reason}", Field(field))
+            }
+            // What is kept, not what is halved.
+            Self(Spelling::Struct, Error::Config { field: field @ "pyramid.y", reason, .. }) => {
+                write!(f, "{} = 3: {reason}", Field(field))
             }
             Self(spelling, Error::Config { field, value, reason })
                 if *spelling == Spelling::Struct || NO_FIELDS.contains(field) =>

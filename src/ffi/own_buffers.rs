@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::config::convert::known;
 use super::config::sw_config;
 use super::log::Context;
-use super::pointer::slice_up_to;
-use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
+use super::pointer::list_up_to;
+use super::status::{Outcome, SW_ERROR_NULL, refuse};
 use crate::aligned_memory::RingBuffers;
 use crate::plan::RING_FRAMES_MAX;
 
@@ -61,15 +61,12 @@ pub(super) fn split(own: Option<OwnBuffers>) -> Outcome<(Option<RingBuffers>, Ta
 pub(super) unsafe fn own_buffers(config: *const sw_config) -> Outcome<Option<OwnBuffers>> {
     // SAFETY: as the caller promises.
     let config = unsafe { known(config) }?;
-    if config.own_buffer_count == 0 {
-        if !config.own_buffers.is_null() {
-            return refuse!(SW_ERROR_ARGUMENT, "sw_config.own_buffer_count = 0, and sw_config.own_buffers is not null");
-        }
-        return Ok(None);
-    }
     let names = ["sw_config.own_buffers", "sw_config.own_buffer_count"];
     // SAFETY: as the caller promises.
-    let places = unsafe { slice_up_to(config.own_buffers, config.own_buffer_count, RING_FRAMES_MAX, names) }?;
+    let places = unsafe { list_up_to(config.own_buffers, config.own_buffer_count, RING_FRAMES_MAX, names) }?;
+    if places.is_empty() {
+        return Ok(None);
+    }
     let places: Option<Vec<_>> = places.iter().map(|&place| NonNull::new(place.cast::<u8>())).collect();
     let Some(places) = places else { return refuse!(SW_ERROR_NULL, "one of sw_config.own_buffers is null") };
     let taken_over = Arc::new(AtomicBool::new(false));

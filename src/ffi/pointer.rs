@@ -68,6 +68,24 @@ pub(super) unsafe fn slice_up_to<'a, T>(
     unsafe { slice(pointer, count, names) }
 }
 
+/// As [`slice_up_to`], of a list that may be left out: with a pointer, there is something in it.
+///
+/// # Safety
+/// As for [`slice_up_to`].
+pub(super) unsafe fn list_up_to<'a, T>(
+    pointer: *const T,
+    count: usize,
+    most: usize,
+    names: [&str; 2],
+) -> Outcome<&'a [T]> {
+    let [name, count_name] = names;
+    if count == 0 && !pointer.is_null() {
+        return refuse!(SW_ERROR_ARGUMENT, "{count_name} = 0, and {name} is not null");
+    }
+    // SAFETY: as the caller promises.
+    unsafe { slice_up_to(pointer, count, most, names) }
+}
+
 /// As [`slice_up_to`], as many as memory can hold.
 ///
 /// # Safety

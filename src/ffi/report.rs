@@ -209,6 +209,19 @@ pub unsafe extern "C" fn sw_first_error_frame(acquisition: *mut sw_acquisition, 
     })
 }
 
+/// What SW_NEXT would be now. Other threads may take it meanwhile.
+///
+/// Errors: only those of wrong arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_next_number(acquisition: *mut sw_acquisition, number: *mut u64) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        unsafe { out(number, "number") }?.set(run.engine.numbers.next());
+        Ok(())
+    })
+}
+
 /// Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.
 ///
 /// Errors: only those of wrong arguments.

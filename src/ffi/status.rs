@@ -143,6 +143,15 @@ pub(super) struct Told(sw_status);
 
 pub(super) type Outcome<T> = Result<T, Told>;
 
+impl Told {
+    /// The same about one of several: the text begins with its place.
+    pub(super) fn at(self, list: &str, at: usize) -> Self {
+        // SAFETY: the text is the library's own, ends with a zero, and stays until another one is kept.
+        let text = unsafe { CStr::from_ptr(sw_last_error()) };
+        told(self.0, format_args!("{list}[{at}]: {}", text.to_string_lossy()))
+    }
+}
+
 /// Keeps the text for [`sw_last_error`].
 pub(super) fn told(status: sw_status, text: fmt::Arguments) -> Told {
     let _ = LAST.try_with(|last| {
@@ -181,7 +190,7 @@ pub(super) fn status_of(error: &Error) -> sw_status {
         Error::RowStride { .. } => SW_ERROR_ARGUMENT,
         Error::FrameNumber { .. } => SW_ERROR_FRAME_NUMBER,
         Error::Record { .. } => SW_ERROR_RECORD,
-        Error::Exists { .. } => SW_ERROR_EXISTS,
+        Error::Exists { .. } | Error::StorageUsed { .. } => SW_ERROR_EXISTS,
         Error::Locked { .. } => SW_ERROR_LOCKED,
         Error::Codec { .. } => SW_ERROR_CODEC,
         Error::Format { .. } => SW_ERROR_FORMAT,

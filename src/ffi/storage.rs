@@ -4,10 +4,11 @@
 
 use std::ffi::{CString, c_char, c_void};
 use std::io;
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use super::log::calling;
-use super::pointer::{grows, read};
+use super::pointer::{Grows, read};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::storage::{Blob, Storage};
 
@@ -17,12 +18,12 @@ use crate::storage::{Blob, Storage};
 /// A shard is a blob: it is created with a length, written by several threads at once, in ranges that never overlap but
 /// for the index, which checkpoints write again; it is published, synced, truncated, and released. Documents and
 /// per-frame records are put as a whole. All functions get `context` first, are called from threads of the library,
-/// must not unwind or jump out, and return 0, or a positive errno value that becomes the acquisition's error. An error
-/// of `punch` ends no run, nor does the first one in making a shard that is prepared ahead of need: that is tried
-/// again. None of the functions may end a run: sw_finish, sw_abort and sw_free are SW_ERROR_BUSY in them. What is
-/// durable before its shard is closed: with an index of at most 31 chunks, or without a checksum; others can't be
-/// replaced safely by `write_at`. Functions that are not `write_at` are never called by a thread that encodes. None is
-/// called any more when sw_free, or sw_create_in with an error, has returned.
+/// must not unwind or jump out, and return 0, or a positive errno value that becomes the acquisition's error, if
+/// nothing else is said. An error of `punch` ends no run, nor does the first one in making a shard that is prepared
+/// ahead of need: that is tried again. None of the functions may end a run: sw_finish, sw_abort and sw_free are
+/// SW_ERROR_BUSY in them. What is durable before its shard is closed: with an index of at most 31 chunks, or without a
+/// checksum; others can't be replaced safely by `write_at`. Functions that are not `write_at` are never called by a
+/// thread that encodes. None is called any more when sw_free, or sw_create_in with an error, has returned.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_storage {
@@ -39,7 +40,8 @@ pub struct sw_storage {
     pub put: Option<
         unsafe extern "C" fn(context: *mut c_void, key: *const c_char, data: *const c_void, bytes: usize) -> i32,
     >,
-    /// Removes a file, if it is there. Null: files stay, also empty shards.
+    /// Removes a file, if it is there. Null: files stay, also shards that nothing came for. Created ahead of need are
+    /// those of the next 16 steps of the first dimension at most: as many as 64 MiB are, but one step at least.
     pub remove: Option<unsafe extern "C" fn(context: *mut c_void, key: *const c_char) -> i32>,
     /// Writes into a blob, within its length. Required.
     pub write_at: Option<
@@ -64,9 +66,17 @@ pub struct sw_storage {
     /// What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16
     /// on, large writes are done by threads of their own, several at once.
     pub alignment: usize,
+    /// Returns 1 if there is something in the storage already: then no dataset is created there, which is
+    /// SW_ERROR_EXISTS; else 0. Null: nobody asks, and the documents and shards of a dataset that is there are
+    /// replaced, even with `overwrite` 0.
+    pub is_used: Option<unsafe extern "C" fn(context: *mut c_void) -> i32>,
 }
 
-grows!(sw_storage);
+// SAFETY: `repr(C)`, its size first, and what it may lack may be read.
+unsafe impl Grows for sw_storage {
+    const FIRST_BYTES: usize = offset_of!(sw_storage, is_used);
+    const NAME: &'static str = "sw_storage";
+}
 
 /// The struct, checked.
 #[derive(Debug, Clone, Copy)]
@@ -136,6 +146,11 @@ impl Storage for Functions {
         let (put, key) = (self.0.put.ok_or_else(absent)?, c_key(key)?);
         // SAFETY: as in `create`.
         outcome(calling(|| unsafe { put(self.0.context, key.as_ptr(), bytes.as_ptr().cast(), bytes.len()) }))
+    }
+
+    fn is_used(&self) -> bool {
+        // SAFETY: as in `create`.
+        self.0.is_used.is_some_and(|is_used| calling(|| unsafe { is_used(self.0.context) }) != 0)
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {

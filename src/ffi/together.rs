@@ -14,7 +14,7 @@ use super::names::Spelling;
 use super::own_buffers::own_buffers;
 use super::pointer::{outs, slice, text};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
-use super::status::{Outcome, SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, Told, boundary, refuse, sw_status};
 use crate::config::Config;
 use crate::error::Error;
 
@@ -45,7 +45,10 @@ pub unsafe extern "C" fn sw_dataset_acquisitions(
         let places = unsafe { outs(acquisitions, count, "acquisitions")? };
         let mut images: Vec<(&str, Config)> = Vec::new();
         let mut spelling = Spelling::Struct;
-        for (&name, &config) in names.iter().zip(configs) {
+        for (at, (&name, &config)) in names.iter().zip(configs).enumerate() {
+            if let Some((list, _)) = [("names", name.is_null()), ("configs", config.is_null())].iter().find(|of| of.1) {
+                return refuse!(SW_ERROR_NULL, "{list}[{at}] is null, and each of the {count} images needs one");
+            }
             // SAFETY: as above.
             let (name, own, wish) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
             if own.is_some() {
@@ -70,10 +73,10 @@ pub unsafe extern "C" fn sw_dataset_acquisitions(
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT all go on ending by themselves; call
 /// again to wait longer.
 ///
-/// Errors: SW_ERROR_ARGUMENT for a handle that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and SW_ERROR_ENDED as
-/// sw_finish, before any run is ended: one whose outcome was told leaves all others running, so take it out of the list
-/// (sw_get_summary tells which have ended) and call again; otherwise the first error of the first of these runs that
-/// has one, when all have ended: sw_first_error tells that of each.
+/// Errors: those of a wrong handle; SW_ERROR_ARGUMENT for one that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and
+/// SW_ERROR_ENDED as sw_finish, before any run is ended: one whose outcome was told leaves all others running, so take
+/// it out of the list (sw_get_summary tells which have ended) and call again; otherwise the first error of the first of
+/// these runs that has one, when all have ended: sw_first_error tells that of each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_finish_all(
     acquisitions: *const *mut sw_acquisition,
@@ -83,18 +86,21 @@ pub unsafe extern "C" fn sw_finish_all(
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
         let handles = unsafe { slice(acquisitions, count, ["acquisitions", "count"])? };
+        let named = |at: usize| move |told: Told| told.at("acquisitions", at);
+        // To stay in each keeps it from being freed.
+        let enter = |(at, handle): (usize, &*mut sw_acquisition)| enter(*handle).map_err(named(at));
+        let entered = handles.iter().enumerate().map(enter).collect::<Outcome<Vec<_>>>()?;
         let mut addresses: Vec<usize> = handles.iter().map(|handle| handle.addr()).collect();
         addresses.sort_unstable();
         if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
             return refuse!(SW_ERROR_ARGUMENT, "acquisition {:#x} is there twice", twice[0]);
         }
-        // To stay in each keeps it from being freed.
-        let entered = handles.iter().map(|&handle| enter(handle)).collect::<Outcome<Vec<_>>>()?;
         let runs: Vec<Arc<Run>> = entered.iter().map(|run| Arc::clone(run)).collect();
-        runs.iter().try_for_each(|run| check_owner(run))?;
+        runs.iter().enumerate().try_for_each(|(at, run)| check_owner(run).map_err(named(at)))?;
         let wait = limit(timeout_ms)?;
         check_thread()?;
-        let claims = runs.iter().map(|run| Claim::of(run)).collect::<Outcome<Vec<_>>>()?;
+        let claim = |(at, run)| Claim::of(run).map_err(named(at));
+        let claims = runs.iter().map(AsRef::as_ref).enumerate().map(claim).collect::<Outcome<Vec<_>>>()?;
         begin_to_end(&runs)?;
         let start = Instant::now();
         for run in &runs {

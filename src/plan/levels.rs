@@ -43,15 +43,16 @@ fn check(config: &Config, wish: &Downsampling) -> Result<()> {
         return refuse(wish.method.to_string(), format!("levels are OME-Zarr's, which can't describe this: {why}"));
     }
     match wish.levels {
-        Some(0) => return refuse("0 levels".to_owned(), "at least one is made; leave the pyramid out".to_owned()),
+        Some(0) => return Err(Error::config("pyramid.levels", 0, "at least one is made; leave the pyramid out")),
         Some(count) if count > LEVELS_MAX => {
-            return refuse(format!("{count} levels"), format!("at most {LEVELS_MAX} are possible"));
+            return Err(Error::config("pyramid.levels", count, format!("at most {LEVELS_MAX} are possible")));
         }
         _ => {}
     }
     let has_depth = config.dims.len() > 2 && config.dims[config.dims.len() - 3].kind == DimKind::Space;
     if !wish.y && !wish.x && (wish.depth == Depth::Never || !has_depth) {
-        return refuse("y and x".to_owned(), "neither is halved, nor is z; leave the pyramid out".to_owned());
+        let reason = "neither y nor x is halved, nor is z; leave the pyramid out";
+        return Err(Error::config("pyramid.y", false, reason));
     }
     Ok(())
 }
@@ -181,14 +182,14 @@ mod tests {
         assert!(message.contains("only zarr3"), "{message}");
         let message = refused(|config| config.dims[1].kind = DimKind::Other);
         assert!(message.contains("1 of the dimensions"), "{message}");
-        for wish in [
-            Downsampling { levels: Some(0), ..Downsampling::default() },
-            Downsampling { levels: Some(33), ..Downsampling::default() },
-            Downsampling { y: false, x: false, method: Method::Max, ..Downsampling::default() },
-            Downsampling { y: false, x: false, depth: Depth::Always, ..Downsampling::default() },
+        for (wish, blamed) in [
+            (Downsampling { levels: Some(0), ..Downsampling::default() }, "pyramid.levels = 0: "),
+            (Downsampling { levels: Some(33), ..Downsampling::default() }, "pyramid.levels = 33: "),
+            (Downsampling { y: false, x: false, method: Method::Max, ..Downsampling::default() }, "pyramid.y = "),
+            (Downsampling { y: false, x: false, depth: Depth::Always, ..Downsampling::default() }, "pyramid.y = "),
         ] {
-            let config = Config { pyramid: Some(wish), ..config() };
-            assert!(matches!(Plan::new(&config), Err(Error::Config { field: "pyramid", .. })));
+            let error = Plan::new(&Config { pyramid: Some(wish), ..config() }).unwrap_err().to_string();
+            assert!(error.starts_with(blamed), "{error}");
         }
     }
 }

@@ -153,11 +153,14 @@ fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Res
     let needed = span.saturating_add(2).min(total);
     if (affordable as u64) < needed {
         let bytes = needed.saturating_mul(frame_stride as u64);
-        let (deep, open) = (layers.frames_a_cell(), layers.cells_a_block);
-        let reason = format!(
-            "layers of {deep} frames, {open} of them open at once, need a ring of {needed} frames, {bytes} bytes; \
-             allow more memory or make chunks shallower"
-        );
+        let needs = format!("a ring of {needed} frames is needed, {bytes} bytes: allow that much");
+        let reason = match layers.frames_a_cell() {
+            1 => needs,
+            deep => format!(
+                "chunks are {deep} frames deep, and {span} frames wait in the ring until they are complete; {needs}, \
+                 or make chunks shorter along the outer dimensions"
+            ),
+        };
         return Err(Error::config("ring_bytes", config.ring_bytes, reason));
     }
     let note = (affordable < wished && (affordable as u64) < total).then(|| {

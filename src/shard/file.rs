@@ -1,6 +1,7 @@
 //! The shard itself: its file, who may write where, and what was committed.
 
 use std::io::{self, IoSlice};
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -67,7 +68,7 @@ impl Shard {
         place: ShardPosition,
         plan: Arc<Plan>,
     ) -> Result<Self> {
-        let fail = |action, error: io::Error| Error::io(action, &key, error);
+        let fail = |action, error: io::Error| Error::io(action, storage.path_of(&key), error);
         let shard = &plan.shard;
         let blob = storage.create_growing(&key, shard.reserve_bytes, shard.index.growth_bytes);
         let blob = blob.map_err(|e| fail("reserve space for shard", e))?;
@@ -217,9 +218,14 @@ impl Shard {
         self.blob.sync().inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))
     }
 
+    /// What errors call it.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.storage.path_of(&self.key)
+    }
+
     /// Makes an error of this shard of one of its blob.
     pub(super) fn failed<'a>(&'a self, action: &'static str) -> impl Fn(io::Error) -> Error + 'a {
-        move |error| Error::io(action, &self.key, error)
+        move |error| Error::io(action, self.path(), error)
     }
 }
 

@@ -65,7 +65,7 @@ impl ParkedShard {
 
     /// Opens the file again, if it is still the same.
     pub(crate) fn reopen(self) -> Result<Shard> {
-        let fail = |error: io::Error| Error::io("open again the shard", &self.key, error);
+        let fail = |error: io::Error| Error::io("open again the shard", self.storage.path_of(&self.key), error);
         let blob = Contained::new(caught(|| self.storage.reopen(&self.key, &*self.file).map_err(fail))?);
         let map = blob.map();
         if let Some(map) = map.as_ref().filter(|map| (map.len() as u64) < self.plan.shard.reserve_bytes) {

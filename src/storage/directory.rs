@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use super::file::{FileBlob, ParkedFile};
+use super::made_folders::MadeFolders;
 use super::new_names::NewNames;
 use super::reserve::{BALLAST_PAUSE, BALLAST_TRIES, DiskReserve};
 use super::seam::{Blob, PUTS_AT_ONCE, Storage};
@@ -26,11 +27,14 @@ pub(crate) struct Directory {
     root: PathBuf,
     /// Keeps the folder open, where `root` goes by its descriptor.
     held: Option<Arc<File>>,
+    /// What errors call `root`.
+    path: PathBuf,
     /// Its way is not [`StorageKind::Auto`], which leaves the choice to others.
     access: Access,
     sync: bool,
     reserve: Arc<DiskReserve>,
     new_names: Arc<NewNames>,
+    made: Arc<MadeFolders>,
 }
 
 impl Directory {
@@ -38,14 +42,14 @@ impl Directory {
     pub(crate) fn open(root: &Path, way: StorageKind, sync: bool) -> io::Result<Self> {
         let file_system = FileSystem::at(root)?;
         let root = root.to_path_buf();
-        let (reserve, new_names) = Default::default();
+        let (reserve, new_names, made) = Default::default();
         let access = Access { way, file_system, guard_maps: false };
-        Ok(Self { root, held: None, access, sync, reserve, new_names })
+        Ok(Self { path: root.clone(), root, held: None, access, sync, reserve, new_names, made })
     }
 
-    /// Whose `root` goes by the descriptor of a folder.
-    pub(crate) fn held_by(self, folder: &Arc<File>) -> Self {
-        Self { held: Some(folder.clone()), ..self }
+    /// Whose `root` goes by the descriptor of a folder, which errors call `path`.
+    pub(crate) fn held_by(self, folder: &Arc<File>, path: &Path) -> Self {
+        Self { held: Some(folder.clone()), path: path.to_path_buf(), ..self }
     }
 
     /// With room kept for documents when the disk is full, for all directories that have the same `reserve`. What one
@@ -144,6 +148,19 @@ impl Directory {
         }
     }
 
+    /// Creates a file under construction, and the folders above it.
+    fn create_partial(&self, key: &str, partial: &Path) -> io::Result<File> {
+        let mut tries = 3;
+        loop {
+            self.made.add(self.make_parents(key)?);
+            match create_new(partial) {
+                // Another file was given up meanwhile, and took its empty folders along.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries > 0 => tries -= 1,
+                created => return created,
+            }
+        }
+    }
+
     /// Opens what else the way of writing needs of a file of `len` bytes.
     fn equip(&self, blob: &mut FileBlob, len: u64) -> io::Result<()> {
         let direct = || system::open_direct(&blob.partial).map(Arc::new);
@@ -151,9 +168,10 @@ impl Directory {
         Ok(())
     }
 
-    /// Makes the folders above `key`. What somebody put there during the run, such as a link to elsewhere, is not
-    /// followed.
-    fn make_parents(&self, key: &str) -> io::Result<()> {
+    /// Makes the folders above `key`, and returns those that were not there. What somebody put there during the run,
+    /// such as a link to elsewhere, is not followed.
+    fn make_parents(&self, key: &str) -> io::Result<Vec<PathBuf>> {
+        let mut made = Vec::new();
         let mut folder = self.root.clone();
         for part in Path::new(key).parent().into_iter().flat_map(Path::components) {
             let above = folder.clone();
@@ -168,12 +186,13 @@ impl Directory {
                 Err(error) => return Err(error),
             }
             match self.make_name(&above, || fs::create_dir(&folder)) {
+                Ok(()) => made.push(folder.clone()),
                 // Another thread was faster.
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(made)
     }
 }
 
@@ -182,15 +201,18 @@ impl Storage for Directory {
         self.access.way.name()
     }
 
+    fn path_of(&self, key: &str) -> PathBuf {
+        self.path.join(key)
+    }
+
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
         let path = self.root.join(key);
-        self.make_parents(key)?;
         let partial = hidden(&path, "partial");
-        let file = create_new(&partial)?;
+        let file = self.create_partial(key, &partial)?;
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the
         // disk.
         let mut blob = FileBlob::new(file, path, partial, len, self.new_names_to_sync());
-        blob.held = self.held.clone();
+        (blob.held, blob.made) = (self.held.clone(), Some(self.made.clone()));
         // A shard that is made ahead of need may fail and be tried again when there is room.
         self.reserve(blob.file(), len)?;
         self.equip(&mut blob, len)?;
@@ -255,10 +277,12 @@ impl Storage for Directory {
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
-        match fs::remove_file(self.root.join(key)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let path = self.root.join(key);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => self.made.remove_empty(&path),
         }
+        Ok(())
     }
 }
 

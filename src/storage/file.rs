@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::made_folders::MadeFolders;
 use super::new_names::NewNames;
 use super::seam::{Blob, Mapped, PAGE};
 use super::window::Window;
@@ -20,6 +21,7 @@ pub(super) struct FileBlob {
     pub(super) held: Option<Arc<File>>,
     pub(super) path: PathBuf,
     pub(super) partial: PathBuf,
+    pub(super) made: Option<Arc<MadeFolders>>,
     published: AtomicBool,
     /// Something did not reach the device. The system tells it once and then may say that all is well.
     failed: AtomicBool,
@@ -56,7 +58,7 @@ impl FileBlob {
     pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, names: Option<Arc<NewNames>>) -> Self {
         let (window, len) = (Window::new(Arc::new(file), 0), AtomicU64::new(len));
         let (published, failed) = Default::default();
-        Self { window, held: None, path, partial, published, failed, len, new_names: names }
+        Self { window, held: None, path, partial, made: None, published, failed, len, new_names: names }
     }
 
     pub(super) fn file(&self) -> &Arc<File> {
@@ -207,6 +209,9 @@ impl Drop for FileBlob {
     fn drop(&mut self) {
         if !self.published.load(Ordering::Relaxed) {
             let _ = fs::remove_file(&self.partial);
+            self.made.iter().for_each(|made| made.remove_empty(&self.partial));
+        } else if fs::symlink_metadata(&self.path).is_ok() {
+            self.made.iter().for_each(|made| made.keep(&self.path));
         }
     }
 }

@@ -3,6 +3,7 @@
 mod archive;
 mod directory;
 mod file;
+mod made_folders;
 mod memory;
 mod new_names;
 mod reserve;

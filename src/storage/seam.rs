@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -22,6 +23,11 @@ pub(crate) const PUTS_AT_ONCE: usize = 4;
 pub trait Storage: fmt::Debug + Send + Sync {
     /// The storage's name for summaries: `mapped`, `buffered`, …
     fn name(&self) -> &'static str;
+
+    /// What errors call the file `key`.
+    fn path_of(&self, key: &str) -> PathBuf {
+        key.into()
+    }
 
     /// Creates `key` with `len` bytes reserved and reading as zeros. It must not appear under its key before
     /// [`Blob::publish`].

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use crate::common::child::in_child;
 use shardwright::offline::Array;
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, Error, Memory, Record, RecordField, StorageKind,
+    Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, Error, ErrorKind, Memory, Record, RecordField,
+    StorageKind,
 };
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record as Values};
@@ -55,8 +56,15 @@ fn a_storage_that_holds_something_is_not_written_over() {
     let storage = Arc::new(Memory::new());
     Acquisition::create_in(storage.clone(), config(4, 4)).unwrap().finish().unwrap();
     let before = storage.read("zarr.json");
-    assert!(matches!(Acquisition::create_in(storage.clone(), config(4, 4)), Err(Error::Exists { .. })));
-    assert!(matches!(Dataset::create_in(storage.clone()), Err(Error::Exists { .. })));
+    let overwriting = Config { overwrite: true, ..config(4, 4) };
+    let image = Acquisition::create_in(storage.clone(), overwriting).map(drop);
+    for refused in [image, Dataset::create_in(storage.clone()).map(drop)] {
+        let error = refused.unwrap_err();
+        assert!(matches!(&error, Error::StorageUsed { storage: "memory" }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        let text = error.to_string();
+        assert!(text.contains("already holds something") && !text.contains("overwriting"), "{text}");
+    }
     assert!(before.is_some() && storage.read("zarr.json") == before);
 }
 

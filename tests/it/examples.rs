@@ -18,5 +18,5 @@ fn a_storage_of_ones_own_gives_the_frames_that_went_in() {
     // Seven shards, and each was put when it was whole.
     assert_eq!(std::fs::read_dir(folder.path().join("0/c")).unwrap().count(), 7);
     // What is there is not written over.
-    assert!(storage::run(folder.path(), 1).unwrap_err().to_string().contains("already exists"));
+    assert!(storage::run(folder.path(), 1).unwrap_err().to_string().contains("already holds something"));
 }

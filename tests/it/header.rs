@@ -49,9 +49,9 @@ const INTRODUCTION: &str = "\
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
                   or sw_append, sw_append_interleaved for all of it
-   meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_first_error, sw_first_error_frame,
-                  sw_set_attribute
-   end            sw_finish, sw_finish_all or sw_abort; sw_get_summary, sw_summary_json; sw_free */
+   meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_next_number, sw_first_error,
+                  sw_first_error_frame, sw_set_attribute
+   end            sw_close; sw_finish, sw_finish_all or sw_abort; sw_get_summary, sw_summary_json; sw_free */
 ";
 
 fn root() -> PathBuf {

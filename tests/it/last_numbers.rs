@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::storage::{Barrier, Probed, held_up_by, within};
+use crate::common::storage::{Barrier, Probed, held_up_by, wait_until, within};
 use crate::common::{frame, tiny};
-use shardwright::{Acquisition, Config, Dialect, Dim, DimKind, FrameMut, Record, RingFull};
+use shardwright::{Acquisition, Config, Dialect, Dim, DimKind, Error, FrameMut, Record, RefusedNumber, RingFull};
 
 fn flat(ranges: &[std::ops::Range<u64>]) -> Vec<u64> {
     ranges.iter().cloned().flatten().collect()
@@ -37,6 +37,36 @@ fn frames_dropped_while_others_are_being_filled_count_after_them() {
 }
 
 #[test]
+fn an_array_that_has_all_its_frames_is_no_full_ring() {
+    let is_past_end = |error: Error| {
+        assert!(
+            matches!(error, Error::FrameNumber { number: 4, why: RefusedNumber::PastEnd { frames: 4 } }),
+            "{error}"
+        );
+    };
+    within(30, move || {
+        let dims = vec![Dim::time(4).chunk(4).shard(4), Dim::y(16), Dim::x(16)];
+        let config = Config { dims, ..tiny(None, 4) };
+        let acquisition = Acquisition::create_in(Probed::new(|_, _| Ok(())).shared(), config).unwrap();
+        let mut loans: Vec<_> = (0..4).map(|_| acquisition.acquire().unwrap()).collect();
+        for number in 1..4 {
+            fill(loans.pop().unwrap(), number);
+        }
+        // Number 0 has not come.
+        assert!(acquisition.try_acquire().unwrap_err().is_ring_full());
+        is_past_end(acquisition.append(&[7; 256]).unwrap_err());
+        fill(loans.pop().unwrap(), 0);
+        wait_until("the ring is free", || acquisition.stats().ring_free == 4);
+        let loans: Vec<_> = (0..4).map(|_| acquisition.acquire().unwrap()).collect();
+        is_past_end(acquisition.try_acquire().unwrap_err());
+        is_past_end(acquisition.acquire().unwrap_err());
+        is_past_end(acquisition.append(&[7; 256]).unwrap_err());
+        drop(loans);
+        assert_eq!(acquisition.finish().unwrap().frames_written, 4);
+    });
+}
+
+#[test]
 fn frames_dropped_before_the_last_one_are_not_counted_twice() {
     within(30, || {
         let barrier = Barrier::default();
@@ -47,7 +77,7 @@ fn frames_dropped_before_the_last_one_are_not_counted_twice() {
         let dropped: Vec<_> = (0..12).filter(|&number| bring(number)).collect();
         assert_eq!(dropped, [8, 9, 10, 11]);
         barrier.open();
-        crate::common::storage::wait_until("the ring is free", || acquisition.stats().ring_free == 8);
+        wait_until("the ring is free", || acquisition.stats().ring_free == 8);
         assert!(!bring(12));
         let summary = acquisition.finish().unwrap();
         assert_eq!((summary.shape[0], flat(&summary.missing)), (13, dropped));

@@ -72,7 +72,7 @@ fn a_shard_that_is_cut_off_is_noticed() {
     // Under a memory map that is not guarded the process gets SIGBUS: see below.
     for storage in [StorageKind::Buffered, StorageKind::Direct] {
         let error = run(stored(storage), |shard| cut_off(shard, 100));
-        assert!(error.contains("0/c/1/0/0") && error.contains("cut the file off"), "{error}");
+        assert!(error.contains("/run.zarr/0/c/1/0/0") && error.contains("cut the file off"), "{error}");
     }
 }
 
@@ -80,7 +80,7 @@ fn a_shard_that_is_cut_off_is_noticed() {
 fn a_shard_that_is_taken_away_is_noticed() {
     for storage in [StorageKind::Mapped, StorageKind::Buffered, StorageKind::Direct] {
         let error = run(stored(storage), |shard| fs::remove_file(shard).unwrap());
-        assert!(error.contains("0/c/1/0/0") && error.contains("removed, moved or replaced"), "{error}");
+        assert!(error.contains("/run.zarr/0/c/1/0/0") && error.contains("removed, moved or replaced"), "{error}");
         let error = run(stored(storage), |shard| {
             fs::write(shard.with_extension("other"), fs::read(shard).unwrap()).unwrap();
             fs::rename(shard.with_extension("other"), shard).unwrap();
@@ -97,7 +97,10 @@ fn a_guarded_map_that_is_cut_off_ends_the_run_and_not_the_process() {
         let text = told(&output);
         assert!(output.status.success(), "{word}, {}: {text}", output.status);
         let error = text.lines().find_map(|line| line.strip_prefix("ended with ")).unwrap_or_else(|| panic!("{text}"));
-        assert!(error.contains("0/c/1/0/0") && error.contains(&format!("cut the file off at {len} of")), "{error}");
+        assert!(
+            error.contains("/run.zarr/0/c/1/0/0") && error.contains(&format!("cut the file off at {len} of")),
+            "{error}"
+        );
     }
 }
 

@@ -22,6 +22,22 @@ fn refused(path: &Path) -> String {
     }
 }
 
+/// It is the file that is named, not what can't be in it.
+#[test]
+fn a_path_through_a_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    for below in ["below", "below/more", "below.ozx"] {
+        let path = file.join(below);
+        let error = Acquisition::create(&path, config()).unwrap_err();
+        assert!(matches!(&error, Error::Format { path, .. } if *path == file), "{error:?}");
+        let expected = format!("{}: is a file, so there can't be {} in it", file.display(), path.display());
+        assert_eq!(error.to_string(), expected);
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+}
+
 fn names(path: &Path) -> BTreeSet<OsString> {
     fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }

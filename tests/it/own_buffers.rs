@@ -86,8 +86,8 @@ fn too_few_and_too_small_ones_are_refused_and_given_back() {
     let dropped = Arc::new(AtomicU32::new(0));
     for (count, bytes, deep, reason) in [
         (6, 2048, 1, "6 buffers of 2048 bytes: a frame's buffer needs 4096 bytes"),
-        (2, 4096, 1, "2 buffers of 4096 bytes: layers of 1 frames"),
-        (16, 4096, 16, "need a ring of 18 frames"),
+        (2, 4096, 1, "2 buffers of 4096 bytes: a ring of 3 frames is needed"),
+        (16, 4096, 16, "a ring of 18 frames is needed"),
     ] {
         let (buffers, _) = buffers(count, bytes, &dropped);
         let dims = vec![Dim::time(None).chunk(deep).shard(2 * deep), Dim::y(64), Dim::x(64)];

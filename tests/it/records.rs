@@ -5,8 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::storage::wait_until;
 use crate::common::{frame, tiny};
+use serde_json::json;
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Config, Dim, Dtype, Error, FieldValue, Record, RecordField, RingFull};
+use shardwright::{
+    Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, Error, FieldValue, Record, RecordField, RingFull,
+};
 
 /// All elements of a record array; `N` is the size of one.
 fn column<const N: usize>(path: &Path, name: &str) -> Vec<[u8; N]> {
@@ -61,6 +64,38 @@ fn records_hold_what_was_committed() {
         assert_eq!(i64::from(i16::from_le_bytes(column(&path, "offset")[at])), -n * 600);
         assert_eq!(u64::from_le_bytes(column(&path, "serial")[at]), u64::MAX - number);
         assert_eq!(u16::from_le_bytes(column(&path, "laser")[at]), 0, "a field that was not set is 0");
+    }
+}
+
+/// As of one that came without them: 0 would be a measurement.
+#[test]
+fn frames_that_never_came_have_no_measurements() {
+    for dialect in [Dialect::Zarr3, Dialect::Zarr3Transformer, Dialect::Zarr2Sharded] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.zarr");
+        let record_fields = fields(&[("exposure", Dtype::F32), ("stage", Dtype::F64), ("gain", Dtype::U8)]);
+        let codec = Codec { compressor: Compressor::None, checksum: false };
+        let config = Config { record_fields, dialect, codec, ..tiny(None, 16) };
+        let acquisition = Acquisition::create(&path, config).unwrap();
+        for (number, record) in [(0, Record::default().with(0, 1.5).with(1, 2.5).with(2, 3)), (2, Record::default())] {
+            let mut slot = acquisition.acquire().unwrap();
+            slot.copy_from_slice(&frame(number, 256));
+            slot.commit(number, record).unwrap();
+        }
+        acquisition.finish().unwrap();
+        assert_eq!(numbers(&path), [0, -1, 2]);
+        let bits: Vec<_> = column(&path, "exposure").into_iter().map(u32::from_le_bytes).collect();
+        assert_eq!(bits, [1.5, f32::NAN, f32::NAN].map(f32::to_bits));
+        let bits: Vec<_> = column(&path, "stage").into_iter().map(u64::from_le_bytes).collect();
+        assert_eq!(bits, [2.5, f64::NAN, f64::NAN].map(f64::to_bits));
+        assert_eq!(column(&path, "gain"), [[3], [0], [0]]);
+        for (name, fill) in
+            [("frame_number", json!(-1)), ("exposure", json!("NaN")), ("stage", json!("NaN")), ("gain", json!(0))]
+        {
+            let document = std::fs::read(path.join("records").join(name).join("zarr.json")).unwrap();
+            let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+            assert_eq!(document["fill_value"], fill, "{name}");
+        }
     }
 }
 

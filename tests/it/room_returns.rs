@@ -1,14 +1,16 @@
 //! A shard that finds no room while older ones are still on their way is made when these have given back what they
 //! don't need.
 
+use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::common::storage::{Call, Probed, is_worker, within};
 use crate::common::{frame, tiny};
-use shardwright::{Acquisition, Error, Record};
+use shardwright::{Acquisition, Config, Error, Record, StorageKind};
 
 /// A storage with room for `shards` open shards, in which a chunk takes `write` and the end of a shard `close`.
 fn small(shards: u64, write: Duration, close: Duration) -> Probed {
@@ -79,4 +81,32 @@ fn a_gap_in_an_older_shard_does_not_hold_up_the_error() {
         assert!(matches!(error, Error::Io { .. }), "{error}");
         acquisition.finish().unwrap_err();
     });
+}
+
+/// Folders without anything in them, below `folder`.
+fn empty_folders(folder: &Path) -> Vec<PathBuf> {
+    let entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    match entries.is_empty() {
+        true => vec![folder.to_path_buf()],
+        false => entries.iter().filter(|path| path.is_dir()).flat_map(|path| empty_folders(path)).collect(),
+    }
+}
+
+/// Those of shards that were created ahead of need go with them; another's stay.
+#[test]
+fn nothing_stays_of_shards_that_were_created_in_vain() {
+    for storage in [StorageKind::Mapped, StorageKind::Buffered, StorageKind::Direct] {
+        for frames in [0, 1, 9] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("run.zarr");
+            let acquisition = Acquisition::create(&path, Config { storage, ..tiny(None, 16) }).unwrap();
+            bring(&acquisition, 0..frames).unwrap();
+            let (theirs, foreign) = (path.join("0/c/theirs"), path.join("0/c/999/0"));
+            [&theirs, &foreign].iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+            acquisition.finish().unwrap();
+            let mut left = empty_folders(&path);
+            left.sort();
+            assert_eq!(left, [foreign, theirs], "{storage:?}");
+        }
+    }
 }

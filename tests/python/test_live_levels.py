@@ -151,7 +151,7 @@ def test_a_third_party_s_registration_finds_pixels_where_they_were(replay, tmp_p
     [
         (["--pyramid", "mean", "--levels", "0"], "at least one is made"),
         (["--levels", "2"], "--pyramid"),
-        (["--pyramid", "mean", "--keep", "y,x"], "neither is halved"),
+        (["--pyramid", "mean", "--keep", "y,x"], "--keep y,x: neither y nor x is halved"),
         (["--pyramid", "mean", "--dialect", "precomputed"], "only zarr3 has levels"),
         (["--pyramid", "average"], "possible values"),
     ],

@@ -13,7 +13,7 @@ use crate::config::{
 use crate::downsample::Method;
 use crate::dtype::Dtype;
 use crate::ffi::names::{Field, Spelling};
-use crate::ffi::pointer::{optional_text, required, slice, slice_up_to, text};
+use crate::ffi::pointer::{list_up_to, optional_text, required, slice_up_to, text};
 use crate::ffi::report::SW_DIMS_MAX;
 use crate::ffi::status::SW_ERROR_ARGUMENT;
 use crate::format::rules;
@@ -171,18 +171,15 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     let dims: Vec<Dim> = unsafe { self::dims(config) }?;
     let names = ["sw_config.record_fields", "sw_config.record_field_count"];
     // SAFETY: as above.
-    let fields = unsafe { slice_up_to(config.record_fields, config.record_field_count, RECORD_FIELDS_MAX, names) }?;
+    let fields = unsafe { list_up_to(config.record_fields, config.record_field_count, RECORD_FIELDS_MAX, names) }?;
     let volume = match config.volume.is_null() {
         // SAFETY: as above.
         false => unsafe { self::volume(required(config.volume, "sw_config.volume")?) }?,
         true => Volume::default(),
     };
-    if !config.affinity.is_null() && config.affinity_count == 0 {
-        return refuse!(SW_ERROR_ARGUMENT, "sw_config.affinity_count = 0, and sw_config.affinity is not null");
-    }
     let names = ["sw_config.affinity", "sw_config.affinity_count"];
     // SAFETY: as above.
-    let affinity = unsafe { slice_up_to(config.affinity, config.affinity_count, WORKERS_MAX, names) }?;
+    let affinity = unsafe { list_up_to(config.affinity, config.affinity_count, WORKERS_MAX, names) }?;
     Ok(Config {
         dialect: choice(&dialects(), config.dialect, "sw_config.dialect")?,
         volume,
@@ -197,7 +194,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         placement: choice(Placement::ALL, config.placement, "sw_config.placement")?,
         index_location: choice(IndexLocation::ALL, config.index_location, "sw_config.index_location")?,
         storage: choice(StorageKind::ALL, config.storage, "sw_config.storage")?,
-        fill_value: config.fill_value,
+        fill_value: fill_value(config)?,
         skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
         ring_bytes: config.ring_bytes,
         frame_layout: frame_layout(config),
@@ -243,7 +240,7 @@ unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
     let (order, count) = (config.acquisition_order, config.acquisition_order_count);
     let names = ["sw_config.acquisition_order", "sw_config.acquisition_order_count"];
     // The last two dimensions have no place in it. SAFETY: here and below, as the caller promises.
-    let order = unsafe { slice_up_to(order, count, config.dim_count.saturating_sub(2), names) }?;
+    let order = unsafe { list_up_to(order, count, config.dim_count.saturating_sub(2), names) }?;
     // SAFETY: as above.
     let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "sw_config.acquisition_order") }?.to_owned());
     order.iter().map(name_of).collect()
@@ -284,6 +281,20 @@ fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
         x: keep & SW_KEEP_X == 0,
         depth,
     }))
+}
+
+/// A document may name the largest number of 64 bits, for which `Config` has the one above; a caller's `double` is
+/// taken at its word.
+fn fill_value(config: &sw_config) -> Outcome<f64> {
+    let (value, dtype) = (config.fill_value, choice(Dtype::ALL, config.dtype, "sw_config.dtype")?);
+    match dtype.integers() {
+        Some(integers) if value == *integers.end() as f64 && value as i128 > *integers.end() => refuse!(
+            SW_ERROR_CONFIG,
+            "sw_config.fill_value = {value:.0}: dtype holds {}, and no double is the largest; a document can name it",
+            dtype.holds()
+        ),
+        _ => Ok(value),
+    }
 }
 
 fn orientation(config: &sw_config) -> Outcome<Orientation> {
@@ -378,7 +389,9 @@ unsafe fn channels(config: &sw_config, dims: &[Dim]) -> Outcome<Vec<Channel>> {
         _ => {}
     }
     // SAFETY: here and below, as the caller promises.
-    let channels = unsafe { slice(config.channels, count, ["sw_config.channels", "sw_config.channel_count"]) }?;
+    let names = ["sw_config.channels", "sw_config.channel_count"];
+    // SAFETY: as above.
+    let channels = unsafe { list_up_to(config.channels, count, usize::MAX, names) }?;
     // SAFETY: as above.
     channels.iter().map(|channel| unsafe { self::channel(channel) }).collect()
 }

@@ -403,7 +403,8 @@ pub struct sw_config {
     pub name: *const c_char,
     /// 1: wait until shards and documents have reached the device before they are called done. Default 1.
     pub sync: u32,
-    /// 1: replace a dataset that is in the way. Of no meaning within a dataset of several images. Default 0.
+    /// 1: replace a dataset that is in the way. Of no meaning within a dataset of several images, or in a storage of
+    /// the caller's own. Default 0.
     pub overwrite: u32,
     /// The on-disk format. Default SW_DIALECT_ZARR3.
     pub dialect: sw_dialect,
@@ -470,7 +471,7 @@ pub struct sw_config {
     pub key: *const c_char,
     /// Of a label image, what its integers stand for, as JSON: {"colors": [{"value": 1, "rgba": [255, 0, 0, 128]}],
     /// "properties": [{"value": 1, "properties": {"class": "nucleus"}}]}, each of both if wished. UTF-8. Default null:
-    /// nothing is said.
+    /// nothing is said. Such an image is named IMAGE/labels/NAME in sw_dataset_acquisition.
     pub label: *const c_char,
 }
 

@@ -1,6 +1,7 @@
 //! An archive as a place for the files of one image, written in one of the ways.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,6 +17,8 @@ use crate::format::zip::local::NAME_BYTES_MAX;
 #[derive(Debug)]
 pub(crate) struct ArchiveView {
     archive: Arc<Archive>,
+    /// What errors call it.
+    path: PathBuf,
     access: Access,
     sync: bool,
     reserve: Arc<DiskReserve>,
@@ -34,7 +37,13 @@ impl ArchiveView {
     ) -> Self {
         archive.syncs.fetch_or(sync, Ordering::Relaxed);
         let access = Access { way, file_system: archive.file_system, guard_maps };
-        Self { archive: archive.clone(), access, sync, reserve: reserve.clone(), promised: 0 }
+        Self { archive: archive.clone(), path: PathBuf::new(), access, sync, reserve: reserve.clone(), promised: 0 }
+    }
+
+    /// Of the archive that errors call `path`.
+    pub(crate) fn called(mut self, path: &Path) -> Self {
+        self.path = path.to_path_buf();
+        self
     }
 
     /// Keeps room for the last documents of an image, which may take so many bytes.
@@ -48,6 +57,10 @@ impl ArchiveView {
 impl Storage for ArchiveView {
     fn name(&self) -> &'static str {
         self.access.way.name()
+    }
+
+    fn path_of(&self, key: &str) -> PathBuf {
+        self.path.join(key)
     }
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {

@@ -41,7 +41,9 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG(config.fill_value = -1, "sw_config.fill_value = -1");
     CONFIG(config.level = 10, "sw_config.level = 10");
     CONFIG(config.block_bytes = 1, "sw_config.block_bytes = 1");
-    CONFIG(config.ring_bytes = 1, "sw_config.ring_bytes = 1");
+    CONFIG(config.ring_bytes = 1, "sw_config.ring_bytes = 1: a ring of 3 frames is needed, 12288 bytes: allow");
+    CONFIG((config.ring_bytes = 1, some[0].chunk = 4, some[0].shard = 4),
+           "chunks are 4 frames deep, and 4 frames wait in the ring until they are complete; a ring of 6 frames");
     CONFIG(config.leap_max = UINT64_MAX, "sw_config.leap_max = ");
     CONFIG(config.workers = 100000, "sw_config.workers = 100000");
     CONFIG(config.row_stride = 16, "sw_config.buffer_bytes = 0");
@@ -50,6 +52,12 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG(config.pyramid_levels = 2, "sw_config.pyramid = 0: pyramid_levels, pyramid_keep or pyramid_depth is set");
     CONFIG(config.pyramid_keep = SW_KEEP_Y, "sw_config.pyramid = 0");
     CONFIG(config.pyramid_depth = SW_DEPTH_AUTO, "sw_config.pyramid = 0");
+    CONFIG((config.pyramid = SW_PYRAMID_MEAN, config.pyramid_levels = 99), "sw_config.pyramid_levels = 99: at most");
+    CONFIG((config.pyramid = SW_PYRAMID_MEAN, config.pyramid_keep = SW_KEEP_Y + SW_KEEP_X),
+           "sw_config.pyramid_keep = 3: neither y nor x is halved");
+    CONFIG((config.dtype = SW_U64, config.fill_value = 18446744073709551616.0),
+           "sw_config.fill_value = 18446744073709551616: dtype holds whole numbers from 0 to 18446744073709551615");
+    CONFIG((config.dtype = SW_I64, config.fill_value = 9223372036854775808.0), "and no double is the largest");
     CONFIG(config.unused_low_bits = 16, "sw_config.unused_low_bits = 16");
     CONFIG(config.pixel_format = SW_PIXELS_MONO12P, "sw_config.pixel_format = ");
     CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.checksum = 0), "sw_config.compressor = ");
@@ -75,6 +83,22 @@ static void fields_have_the_names_of_the_header(void) {
     SAYS(SW_ERROR_CONFIG, sw_create(path("a"), &config, &acquisition), "sw_config.label = 1 colors and 0 properties");
     config = good(), config.key = "a//b";
     SAYS(SW_ERROR_CONFIG, sw_create(path("a"), &config, &acquisition), "sw_config.key = ");
+}
+
+/* A list that has something in it, and is said to be empty, is not passed over in silence. */
+static void lists_without_a_length(void) {
+    const sw_record_field field = {.name = "gain", .dtype = SW_U8};
+    const sw_channel channel = {.label = "DAPI"};
+    const char *const order[] = {"t"};
+    config = good(), config.record_fields = &field;
+    SAYS(SW_ERROR_ARGUMENT, sw_memory_needed(&config, &memory),
+         "sw_config.record_field_count = 0, and sw_config.record_fields is not null");
+    config = good(), config.channels = &channel;
+    SAYS(SW_ERROR_ARGUMENT, sw_memory_needed(&config, &memory),
+         "sw_config.channel_count = 0, and sw_config.channels is not null");
+    config = good(), config.acquisition_order = order;
+    SAYS(SW_ERROR_ARGUMENT, sw_memory_needed(&config, &memory),
+         "sw_config.acquisition_order_count = 0, and sw_config.acquisition_order is not null");
 }
 
 /* A document has names of its own, and is the whole configuration. */
@@ -202,6 +226,7 @@ int main(int argc, char **argv) {
     if (argc != 2) return 2;
     snprintf(folder, sizeof folder, "%s", argv[1]);
     fields_have_the_names_of_the_header();
+    lists_without_a_length();
     fields_of_documents_have_the_names_of_documents();
     counts_are_checked_before_anything_is_read();
     sizes_are_told_with_their_bounds();

@@ -38,10 +38,11 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 14] = [
+const TESTS: [(&str, &[&str]); 15] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/messages.c", &["."]),
+    ("tests/it/c_interface/used.c", &["run.zarr"]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
     ("tests/it/c_interface/moving.c", &["day1", "day2"]),
@@ -282,8 +283,7 @@ fn whoever_waits_for_the_end_hears_of_an_abort() {
     let folder = folder();
     let path = folder.path().join("run.zarr");
     Program::new("tests/it/c_interface/aborting.c").run(&[&path]);
-    let array = Array::open(path.join("0")).unwrap();
-    assert_eq!(array.shape()[1..], [512, 512]);
+    assert_eq!(Array::open(path.join("0")).unwrap().shape()[1..], [512, 512]);
 }
 
 #[test]

@@ -67,6 +67,7 @@ int main(int argc, char **argv) {
     HOLDS(sw_dataset_acquisitions(dataset, named, configs, IMAGES, images) == SW_ERROR_SIZE);
     configs[9] = NULL;
     HOLDS(sw_dataset_acquisitions(dataset, named, configs, IMAGES, images) == SW_ERROR_NULL);
+    HOLDS(strstr(sw_last_error(), "configs[9] is null, and each of the 384 images needs one"));
     configs[9] = &config;
     HOLDS(sw_dataset_acquisitions(dataset, named, configs, SIZE_MAX / 4, images) == SW_ERROR_ARGUMENT);
     HOLDS(sw_dataset_acquisitions(dataset, NULL, configs, 1, images) == SW_ERROR_NULL);
@@ -88,11 +89,14 @@ int main(int argc, char **argv) {
     sw_acquisition *twice[] = {images[0], images[1], images[0]};
     HOLDS(sw_finish_all(twice, 3, SW_FOREVER) == SW_ERROR_ARGUMENT && strstr(sw_last_error(), "twice"));
     HOLDS(sw_finish_all(NULL, 3, SW_FOREVER) == SW_ERROR_NULL);
+    sw_acquisition *none[] = {images[0], NULL, NULL};
+    HOLDS(sw_finish_all(none, 3, SW_FOREVER) == SW_ERROR_NULL && strstr(sw_last_error(), "acquisitions[1]: "));
     RIGHT(sw_finish_all(NULL, 0, SW_FOREVER));
     sw_summary summary = {.size = sizeof summary};
     /* One that has ended is told before any is ended. */
     RIGHT(sw_finish(images[3], SW_FOREVER, NULL));
     HOLDS(sw_finish_all(images, IMAGES, SW_FOREVER) == SW_ERROR_ENDED);
+    HOLDS(strstr(sw_last_error(), "acquisitions[3]: the acquisition was finished or aborted before"));
     HOLDS(sw_get_summary(images[2], &summary) == SW_ERROR_NOT_ENDED);
     RIGHT(sw_finish_all(images, 3, SW_FOREVER));
     sw_status ended = sw_finish_all(images + 4, IMAGES - 4, 0);

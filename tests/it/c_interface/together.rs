@@ -1,7 +1,13 @@
-//! Many images at once.
+//! Many images at once, and storages of the caller's own.
 
 use super::building::{Program, folder};
 use super::frames;
+
+#[test]
+fn a_storage_that_holds_something_is_not_written_over() {
+    let folder = folder();
+    Program::new("tests/it/c_interface/used.c").run(&[folder.path().join("run.zarr")]);
+}
 
 #[test]
 fn the_images_of_a_plate_begin_and_end_together() {

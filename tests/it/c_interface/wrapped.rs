@@ -1,6 +1,9 @@
 //! Every call of the C header has its two forms in the C++ wrapper.
 
 use std::collections::BTreeSet;
+use std::process::Command;
+
+use super::building::folder;
 
 const HEADER: &str = include_str!("../../../include/shardwright.h");
 const WRAPPER: &str = include_str!("../../../include/shardwright.hpp");
@@ -55,4 +58,35 @@ fn records_are_taken_in_both_shapes() {
             }
         }
     }
+}
+
+/// What the compiler says of `main` with the wrapper and these options; none if it takes it.
+fn refused(main: &str, options: &[&str]) -> Option<String> {
+    let folder = folder();
+    let source = folder.path().join("main.cpp");
+    std::fs::write(&source, format!("#include <shardwright.hpp>\nint main() {{ {main} }}\n")).unwrap();
+    let mut command = Command::new(std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned()));
+    command.arg("-I").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/include")).args(options);
+    let output = command.arg("-fsyntax-only").arg(&source).output().unwrap();
+    Some(String::from_utf8_lossy(&output.stderr).into_owned()).filter(|_| !output.status.success())
+}
+
+#[test]
+fn a_status_that_nobody_looks_at_is_warned_of() {
+    let options = ["-std=c++17", "-Wall", "-Werror"];
+    assert_eq!(refused("shardwright::Acquisition run; return run.try_close();", &options), None);
+    for call in ["run.try_close()", "run.try_append(nullptr, 0, done)", "shardwright::try_check_version()"] {
+        let main = format!("shardwright::Acquisition run; sw_appended done; (void)done; {call};");
+        let said = refused(&main, &options).unwrap_or_else(|| panic!("{call} is not warned of"));
+        assert!(said.contains("nodiscard"), "{said}");
+    }
+    let every = WRAPPER.matches("sw_status try_").count();
+    assert_eq!(WRAPPER.matches("[[nodiscard]] sw_status try_").count() + 3, every, "three are not of a class");
+    assert_eq!(WRAPPER.matches("[[nodiscard]] inline sw_status try_").count(), 3);
+}
+
+#[test]
+fn an_older_standard_is_refused_by_name() {
+    let said = refused("", &["-std=c++14"]).expect("it is no C++17");
+    assert!(said.contains("shardwright.hpp needs C++17"), "{said}");
 }

@@ -128,7 +128,51 @@ public:
         files.erase(key);
         return 0;
     }
+    bool is_used() override { return !files.empty(); }
 };
+
+static int a_storage_that_holds_something_is_not_written_over() {
+    Strings strings;
+    Acquisition acquisition;
+    Config config = tiny();
+    config.fields.overwrite = 1;
+    HOLDS(acquisition.try_create_in(strings, config) == SW_OK);
+    static const unsigned char pixels[256] = {1};
+    sw_appended appended;
+    HOLDS(acquisition.try_append(pixels, sizeof pixels, appended) == SW_OK);
+    uint64_t next = 0;
+    HOLDS(acquisition.try_next_number(next) == SW_OK && next == 1);
+    HOLDS(acquisition.try_close() == SW_OK);
+    HOLDS(acquisition.try_append(pixels, sizeof pixels, appended) == SW_ERROR_ENDED);
+    sw_summary summary;
+    HOLDS(acquisition.try_finish(summary) == SW_OK);
+    const std::string before = strings.files["zarr.json"];
+    Acquisition second;
+    HOLDS(second.try_create_in(strings, config) == SW_ERROR_EXISTS && !std::strstr(sw_last_error(), "overwrit"));
+    Dataset dataset;
+    HOLDS(dataset.try_create_in(strings) == SW_ERROR_EXISTS && std::strstr(sw_last_error(), "already holds"));
+    HOLDS(strings.files["zarr.json"] == before);
+    return 0;
+}
+
+static int lists_of_other_lengths_are_refused() {
+    Strings strings;
+    Dataset dataset;
+    HOLDS(dataset.try_create_in(strings) == SW_OK);
+    std::vector<Acquisition> images;
+    const std::vector<std::string> names = {"a", "b", "c"};
+    HOLDS(dataset.try_acquisitions(names, std::vector<Config>(2, tiny()), images) == SW_ERROR_NULL);
+    HOLDS(std::strstr(sw_last_error(), "configs[2] is null, and each of the 3 images needs one"));
+    HOLDS(dataset.try_acquisitions(names, {}, images) == SW_ERROR_NULL && std::strstr(sw_last_error(), "configs[0]"));
+    HOLDS(dataset.try_acquisitions(names, std::vector<Config>(5, tiny()), images) == SW_ERROR_NULL);
+    HOLDS(std::strstr(sw_last_error(), "names[3] is null, and each of the 5 images needs one"));
+    HOLDS(images.empty() && dataset.try_acquisitions(names, {tiny()}, images) == SW_OK && images.size() == 3);
+    std::vector<Acquisition> empty(2);
+    HOLDS(try_finish_all(empty) == SW_ERROR_NULL && std::strstr(sw_last_error(), "acquisitions[0]: "));
+    HOLDS(images[1].try_abort() == SW_OK && try_finish_all(images) == SW_ERROR_ENDED);
+    HOLDS(std::strstr(sw_last_error(), "acquisitions[1]: the acquisition was finished or aborted before"));
+    return 0;
+}
 
 static int every_call_has_a_wrapper() {
     Strings strings;
@@ -182,7 +226,7 @@ static int every_call_has_a_wrapper() {
         std::vector<std::thread> threads;
         for (int thread = 0; thread < 4; thread++)
             threads.emplace_back([&] {
-                for (int at = 0; at < 50; at++) moved.try_on_event(SW_EVENT_ENDED, [&](sw_events) { ends++; });
+                for (int at = 0; at < 50; at++) (void)moved.try_on_event(SW_EVENT_ENDED, [&](sw_events) { ends++; });
             });
         for (std::thread &thread : threads) thread.join();
         int32_t descriptor;
@@ -330,5 +374,6 @@ int main(int argc, char **argv) {
     const char *more = argv[4];
     return frames_go_back(argv[1]) || an_unfinished_run_is_aborted(argv[2]) || errors_are_thrown(argv[3]) ||
            errors_keep_the_loan_or_give_it_back(more) || fields_beside_a_document_are_refused() ||
+           a_storage_that_holds_something_is_not_written_over() || lists_of_other_lengths_are_refused() ||
            every_call_has_a_wrapper() || a_run_tells_its_course_in_detail(argv[1]) || a_run_fails_once();
 }

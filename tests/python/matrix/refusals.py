@@ -170,6 +170,7 @@ REFUSALS = [
     Refusal("", 2, r"none of the arrays .* rows and columns", ranks(lambda rank: rank < 2), "images alone"),
     Refusal("", 2, r"holds no array with shards that is to be repacked", chosen_without_shards, "others may have some"),
     Refusal("", 2, r"holds no array with shards that is to be repacked", all_without_shards, "nobody said how large"),
+    Refusal("", 2, r"have no dimensions: each is one", ranks(lambda rank: rank == 0), "nothing there could change"),
     Refusal("", 2, r"no array that is to be repacked has shards, or rows", rank(lambda rank: rank < 2), "images alone"),
     Refusal("in place", 2, r"would be lost; write to a new dataset", several, "formats of one array"),
     Refusal("", 2, r"its shards are no boxes", without_shards, "nobody said how large"),

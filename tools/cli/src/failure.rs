@@ -198,6 +198,8 @@ impl From<Error> for Failure {
         let message = match &error {
             // A switch has no value.
             Error::Config { field: "sharding", reason, .. } => format!("--unsharded: {reason}"),
+            // What is kept, not what is halved.
+            Error::Config { field: "pyramid.y", reason, .. } => format!("--keep y,x: {reason}"),
             Error::Config { field, value, reason } => match option_of(field) {
                 Some(option) => format!("{option} {value}: {reason}"),
                 None => format!("{field} = {value}: {reason}"),
@@ -219,7 +221,7 @@ pub(crate) fn with_options(text: &str) -> String {
 }
 
 /// The options that set fields of the library's configuration.
-const OPTIONS: [(&str, &str); 47] = [
+const OPTIONS: [(&str, &str); 49] = [
     ("dims.chunk", "--chunk"),
     ("dims.shard", "--shard"),
     ("dims.size", "--shape"),
@@ -260,6 +262,8 @@ const OPTIONS: [(&str, &str); 47] = [
     ("levels", "--levels"),
     ("pyramid", "--pyramid"),
     ("pyramid.depth", "--z"),
+    ("pyramid.levels", "--levels"),
+    ("pyramid.y", "--keep"),
     ("dims.scale", "--pixel-size"),
     ("dims.translation", "--translation"),
     ("dtype", "--dtype"),

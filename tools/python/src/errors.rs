@@ -70,6 +70,9 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         Error::Exists { path } => {
             return make(py, "ExistsError", (libc::EEXIST, text, path.display().to_string()), attributes);
         }
+        Error::StorageUsed { storage } => {
+            return make(py, "ExistsError", (libc::EEXIST, text, *storage), attributes);
+        }
         Error::Locked { path } => {
             return make(py, "LockedError", (libc::EAGAIN, text, path.display().to_string()), attributes);
         }
