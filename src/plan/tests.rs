@@ -112,7 +112,9 @@ fn check(config: &Config) {
     assert!(bytes < BYTES_MAX + tables, "{bytes} bytes for {:?} of {config:?}", made.err());
     assert!(time < TIME_MAX + Duration::from_nanos(8 * tables as u64), "{time:?} for {:?} of {config:?}", made.err());
     if let Err(error) = made {
-        assert!(matches!(error, Error::Config { .. } | Error::Codec { .. }), "{error:?}");
+        // Of files that a process may have open there are few on some machines.
+        let is_refused = matches!(error, Error::Config { .. } | Error::Codec { .. } | Error::Limit { .. });
+        assert!(is_refused, "{error:?}");
     }
 }
 
