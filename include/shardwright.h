@@ -1106,8 +1106,7 @@ sw_status sw_create_in(const struct sw_storage *storage,
 // It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 //
 // Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
-// be recorded as missing. SW_ERROR_FRAME_NUMBER when none is free and the array has all its frames. SW_ERROR_ENDED.
-// Otherwise the first error of the run, for example SW_ERROR_IO.
+// be recorded as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
 sw_status sw_acquire(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_frame *frame);
 
 // As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in

@@ -240,8 +240,7 @@ impl Acquisition {
     ///
     /// [`Error::RingFull`] when none is free and the policy does not wait, or has waited long enough; the call may be
     /// repeated. Under [`RingFull::DropNewest`] it means that the frame should be let go: its number, never committed,
-    /// will be recorded as missing. [`Error::FrameNumber`] when none is free and the array has all its frames.
-    /// Otherwise the first error of the run, or [`Error::Ended`].
+    /// will be recorded as missing. Otherwise the first error of the run, or [`Error::Ended`].
     pub fn acquire(&self) -> Result<FrameMut> {
         self.acquire_within(self.patience()).inspect_err(|error| self.count_dropped(error))
     }
@@ -296,8 +295,6 @@ impl Acquisition {
 
     fn wait_for_loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {
         let ring = &self.engine.ring;
-        let check_any = || self.engine.numbers.check_any(self.engine.counters.frames_accepted.load(Relaxed));
-        check_any()?;
         self.engine.wake_if_work_waits();
         self.engine.relieve();
         if wait == Some(Duration::ZERO) {
@@ -310,7 +307,6 @@ impl Acquisition {
                 None if left == Some(Duration::ZERO) => return Err(self.engine.ring_full(start.elapsed())),
                 None => {
                     self.check()?;
-                    check_any()?;
                     self.engine.relieve();
                 }
             }

@@ -141,12 +141,6 @@ impl Numbers {
         }
     }
 
-    /// Refuses whoever may bring any number, if it is sure that none is left: so many frames were `accepted`.
-    pub(crate) fn check_any(&self, accepted: u64) -> Result<()> {
-        let settled = self.settled_end.load(Ordering::Relaxed).max(accepted);
-        if self.frames_total.is_some_and(|frames| settled >= frames) { self.check_next() } else { Ok(()) }
-    }
-
     /// Takes the next number for a frame that was let go.
     pub(crate) fn let_go_next(&self) -> Result<()> {
         self.claim_next().map(|number| self.let_go(number))

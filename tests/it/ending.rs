@@ -1,6 +1,8 @@
 //! How runs end: early, late, twice, half-way, not at all.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::common::storage::{Barrier, Call, Probed, held_up_by, is_worker, read_back, wait_until, within};
@@ -27,13 +29,17 @@ fn said_once(error: &dyn std::error::Error) {
 
 #[test]
 fn what_an_error_says_none_of_its_sources_says_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.zarr");
-    let acquisition = Acquisition::create(&path, tiny(None, 8)).unwrap();
+    let ends = Arc::new(AtomicBool::new(false));
+    let ended = ends.clone();
+    let storage = Probed::new(move |call, _| match call {
+        Call::Put if ended.load(SeqCst) => Err(std::io::Error::other("no room")),
+        _ => Ok(()),
+    });
+    let acquisition = Acquisition::create_in(storage.shared(), tiny(None, 8)).unwrap();
     let commit = || acquisition.acquire().unwrap().try_commit(Some(0), Record::default());
     commit().unwrap();
     said_once(&*commit().unwrap_err());
-    std::fs::rename(&path, folder.path().join("moved.zarr")).unwrap();
+    ends.store(true, SeqCst);
     let unfinished = acquisition.finish().unwrap_err();
     assert!(matches!(unfinished.error, Error::Io { .. }), "{unfinished}");
     said_once(&unfinished);

@@ -57,9 +57,9 @@ fn an_array_that_has_all_its_frames_is_no_full_ring() {
         is_past_end(acquisition.append(&[7; 256]).unwrap_err());
         fill(loans.pop().unwrap(), 0);
         wait_until("the ring is free", || acquisition.stats().ring_free == 4);
+        // A driver that keeps a queue gets its buffers to the end.
         let loans: Vec<_> = (0..4).map(|_| acquisition.acquire().unwrap()).collect();
-        is_past_end(acquisition.try_acquire().unwrap_err());
-        is_past_end(acquisition.acquire().unwrap_err());
+        assert!(acquisition.try_acquire().unwrap_err().is_ring_full());
         is_past_end(acquisition.append(&[7; 256]).unwrap_err());
         drop(loans);
         assert_eq!(acquisition.finish().unwrap().frames_written, 4);
