@@ -1113,7 +1113,7 @@ sw_status sw_acquire(struct sw_acquisition *acquisition, int64_t timeout_ms, str
 // their own order. Buffers that become free before it are kept for other calls.
 //
 // Errors: as sw_acquire; SW_ERROR_FRAME if the buffer is on loan already; SW_ERROR_ARGUMENT if there is none of that
-// index.
+// index, and for an image of a dataset without `own_buffers`, which shares its buffers with others of its frame size.
 sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
                             uint32_t index,
                             int64_t timeout_ms,
@@ -1155,6 +1155,8 @@ sw_status sw_discard_buffer(struct sw_acquisition *acquisition, uint32_t index);
 
 // The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
 // SetUserBuffers want to know before the first frame. They stay the same until the acquisition is freed.
+//
+// Images of a dataset share buffers with those of the same frame size, unless they have `own_buffers`.
 //
 // A buffer may be filled only while it is on loan. Not all may be on loan for long: the frames of a chunk stay in the
 // ring until its last one comes, so that the library needs at least one buffer less than those are: at most the chunk

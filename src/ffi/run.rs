@@ -191,7 +191,7 @@ pub unsafe extern "C" fn sw_acquire(
 /// their own order. Buffers that become free before it are kept for other calls.
 ///
 /// Errors: as sw_acquire; SW_ERROR_FRAME if the buffer is on loan already; SW_ERROR_ARGUMENT if there is none of that
-/// index.
+/// index, and for an image of a dataset without `own_buffers`, which shares its buffers with others of its frame size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_acquire_buffer(
     acquisition: *mut sw_acquisition,
@@ -204,6 +204,13 @@ pub unsafe extern "C" fn sw_acquire_buffer(
         // SAFETY: as the caller promises, which is what the header says.
         let frame = unsafe { out(frame, "frame") }?;
         let wait = Limit::of(timeout_ms)?.or(run.ring_full);
+        if run.engine.ring.is_shared() {
+            return refuse!(
+                SW_ERROR_ARGUMENT,
+                "images of a dataset share their buffers, so that none can be kept for this one: take any by \
+                 sw_acquire, or give it own_buffers"
+            );
+        }
         let loaned = run.loans.certain(&*run.running()?, index as usize, wait)?;
         frame.set(run.frame(loaned));
         Ok(())
@@ -279,6 +286,8 @@ pub extern "C" fn sw_discard_buffer(acquisition: *mut sw_acquisition, index: u32
 
 /// The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
 /// SetUserBuffers want to know before the first frame. They stay the same until the acquisition is freed.
+///
+/// Images of a dataset share buffers with those of the same frame size, unless they have `own_buffers`.
 ///
 /// A buffer may be filled only while it is on loan. Not all may be on loan for long: the frames of a chunk stay in the
 /// ring until its last one comes, so that the library needs at least one buffer less than those are: at most the chunk

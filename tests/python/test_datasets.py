@@ -36,7 +36,7 @@ def test_records(image):
     group = zarr.open_group(image.path / "records", mode="r", zarr_format=3)
     assert sorted(group.array_keys()) == sorted(image.records)
     for name, values in image.records.items():
-        expected = [0 if value is None else value for value in values]
+        expected = [float("nan") if value == "NaN" else 0 if value is None else value for value in values]
         for library in (open_zarr_python, open_tensorstore):
             array = library(image.path / "records" / name)
             got = np.asarray(array[...]) if library is open_zarr_python else array.read().result()

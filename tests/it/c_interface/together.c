@@ -18,6 +18,9 @@ static void buffers_belong_to_whom_they_were_lent(sw_acquisition *one, sw_acquis
     HOLDS(sw_commit_buffer(one, of_other.index, SW_NEXT, NULL) == SW_ERROR_FRAME);
     HOLDS(sw_discard(one, &of_other) == SW_ERROR_FRAME);
     HOLDS(sw_discard_buffer(other, of_one.index) == SW_ERROR_FRAME);
+    /* A certain one may be another's for ever. */
+    sw_frame certain;
+    HOLDS(sw_acquire_buffer(one, of_other.index, SW_FOREVER, &certain) == SW_ERROR_ARGUMENT);
     RIGHT(sw_discard(one, &of_one));
     RIGHT(sw_discard_buffer(other, of_other.index));
     HOLDS(sw_discard(one, &of_one) == SW_ERROR_FRAME);

@@ -335,7 +335,7 @@ static int errors_are_thrown(const char *path) {
     left.acquire().commit();
     left.acquire().commit(SW_NEXT, Record().device_timestamp(5).host_timestamp(6));
     left.acquire().commit(Record().device_timestamp(7));
-    left.commit_buffer(left.acquire_buffer(0).index(), Record());
+    left.commit_buffer(left.acquire().index(), Record());
     try {
         left.acquire().commit(0);
         return 1;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import numpy.typing as npt
 import pytest
 
 import shardwright as sw
+
+# A shell that starts the tests in the background has Ctrl-C ignored, which Python and its children take over.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Start = Callable[..., sw.Acquisition]
 

@@ -185,7 +185,7 @@ def test_numbers_and_records(start: Start, tmp_path: Path) -> None:
         assert refused.value.number == 5
         assert isinstance(refused.value, IndexError)
     records = tmp_path / "run.ome.zarr" / "records"
-    np.testing.assert_array_equal(stored(records, "stage_z"), [1.5, 2.5, 3.5, 0, 0, 0.25, np.nan])
+    np.testing.assert_array_equal(stored(records, "stage_z"), [1.5, 2.5, 3.5, np.nan, np.nan, 0.25, np.nan])
     np.testing.assert_array_equal(stored(records, "gain"), [3, 0, 0, 0, 0, 0, 9])
     np.testing.assert_array_equal(stored(records, "device_timestamp")[:3], [99, 7, 8])
     assert stored(records, "host_timestamp")[0] == 12345

@@ -225,7 +225,9 @@ impl Image {
                 true => json!(field_value(at, number) as f64 / 4.0),
                 false => json!(field_value(at, number)),
             };
-            records.insert(field.name.clone(), column(json!(0), &value));
+            // JSON has no number for it.
+            let missing = if field.dtype.is_float() { json!("NaN") } else { json!(0) };
+            records.insert(field.name.clone(), column(missing, &value));
         }
         records
     }
