@@ -286,7 +286,10 @@ struct Looks {
 fn look_all_the_time(folder: &Path, chunks: u64, done: &AtomicBool) -> Looks {
     let mut looks = Looks::default();
     let mut index = vec![0; 16 * chunks as usize + 4];
-    while !done.load(SeqCst) {
+    // The last look begins after the run is finished: then whole shards are there, however slow the disk is.
+    let mut is_last = false;
+    while !is_last {
+        is_last = done.load(SeqCst);
         for shard in 0..8 {
             let Ok(file) = File::open(folder.join(format!("0/c/{shard}/0/0"))) else { continue };
             let length = file.metadata().unwrap().len();
@@ -326,10 +329,11 @@ fn read_while_writing(folder: &Path, storage: StorageKind, layers: u64, across: 
                 std::thread::sleep(2 * OFTEN);
             }
         }
+        let finished = acquisition.finish();
         done.store(true, SeqCst);
+        finished.unwrap();
         readers.map(|reader| reader.join().unwrap())
     });
-    acquisition.finish().unwrap();
     let what = format!("{}, {storage:?}, {chunks} chunks: {one:?} {two:?}", folder.display());
     assert_eq!((one.torn + two.torn, one.cut_off + two.cut_off), (0, 0), "{what}");
     assert!(one.whole > 100 && one.entries == chunks, "{what} says nothing");

@@ -15,10 +15,7 @@ use crate::offline::array::Array;
 use crate::offline::repack::consolidated::Consolidated;
 use crate::offline::repack::documents::put;
 use crate::offline::repack::groups::RepackedGroup;
-use crate::offline::repack::staging::{Staging, below};
-
-/// In the staging folder: what is about to get its name, and what it replaces.
-const MARKER: &str = "publish.json";
+use crate::offline::repack::staging::{MARKER, Staging, below};
 
 /// The levels of an image on their way to their names.
 pub(super) struct Publication<'a> {

@@ -8,6 +8,7 @@
 //! ```
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -21,6 +22,9 @@ use crate::fs::{self as os, Lock, look};
 use crate::offline::array::Array;
 
 const JOURNAL: &str = "journal.json";
+
+/// What is complete here, and about to get its names in the dataset.
+pub(crate) const MARKER: &str = "publish.json";
 
 /// The folder, held by this process.
 #[derive(Debug)]
@@ -85,15 +89,24 @@ impl Staging {
         if !path.is_dir() {
             return Ok(());
         }
-        let _lock = Lock::on_folder(path)?;
-        // The journal goes last, so that what is left of the folder is known for what it is.
-        os::remove_folder(&path.join("tree"))?;
-        os::remove_folder(path)
+        let lock = Lock::on_folder(path)?;
+        Self { path: path.to_path_buf(), _lock: lock }.finish()
     }
 
-    /// Removes the folder and what is in it.
+    /// Removes the folder and what is in it. The documents go last, the journal before the marker: whenever the call
+    /// is killed, the next one knows what is left for its own, and what is published for complete.
     pub(crate) fn finish(self) -> Result<()> {
-        os::remove_folder(&self.tree())?;
+        let journal = self.path.join(JOURNAL);
+        let mut others = look::list(&self.path)?;
+        others.retain(|entry| *entry != journal && !entry.ends_with(MARKER));
+        for entry in others.into_iter().chain([journal]) {
+            let is_folder = entry.is_dir() && !entry.is_symlink();
+            let removed = if is_folder { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", entry, error)),
+                _ => {}
+            }
+        }
         os::remove_folder(&self.path)
     }
 
@@ -112,7 +125,7 @@ struct Journal {
 
 /// Refuses what can't be a folder of ours: a link that was put there would have us work elsewhere.
 fn check_own(path: &Path) -> Result<()> {
-    for path in [path, &path.join("tree"), &path.join(JOURNAL)] {
+    for path in [path, &path.join("tree"), &path.join(JOURNAL), &path.join(MARKER)] {
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
             return Err(Error::format(path, "is a link in the way of repack, which would work there; remove it"));
         }
@@ -133,15 +146,15 @@ fn known(path: &Path) -> Result<Journal> {
                 None => Ok(Journal { arrays, synced: journal.get("synced") == Some(&Value::Bool(true)) }),
             }
         }
-        // A call that was killed at its very start leaves no more than an empty tree.
+        // A call that was killed at its very start leaves no more than an empty tree, at its very end the marker.
         None if path.exists() && look::list(path)?.iter().any(|entry| is_not_empty(entry)) => Err(foreign()),
         None => Ok(Journal::default()),
     }
 }
 
 fn is_not_empty(path: &Path) -> bool {
-    let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".journal"));
-    !hidden && !fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+    let own = path.file_name().is_some_and(|name| name == MARKER || name.to_string_lossy().starts_with(".journal"));
+    !own && !fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// `folder/name`, or the folder itself for the root.
@@ -164,4 +177,28 @@ pub(crate) fn fingerprint(array: &Array) -> Result<String> {
     listing.add_chunks(array)?;
     listing.add_references(array)?;
     Ok(listing.fingerprint())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_killed_while_it_removes_its_folder_leaves_what_the_next_call_knows_for_its_own() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join(".i.zarr.pyramid");
+        for left in [&[JOURNAL, MARKER][..], &[MARKER], &[]] {
+            drop(Staging::open(&path, &Map::new(), true).unwrap());
+            fs::write(path.join(MARKER), "{}").unwrap();
+            os::remove_folder(&path.join("tree")).unwrap();
+            for name in [JOURNAL, MARKER].iter().filter(|name| !left.contains(name)) {
+                fs::remove_file(path.join(name)).unwrap();
+            }
+            Staging::open(&path, &Map::new(), true).unwrap().finish().unwrap();
+            assert!(!path.exists(), "{left:?}");
+        }
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("notes.txt"), "somebody's").unwrap();
+        assert!(matches!(Staging::open(&path, &Map::new(), true), Err(Error::Exists { .. })));
+    }
 }
