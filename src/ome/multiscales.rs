@@ -105,6 +105,11 @@ impl<'a> Multiscale<'a> {
         place().map_err(|way| format!("level {:?} is placed by {way}", level.path().unwrap_or_default()))
     }
 
+    /// Whether it is said where the pixels of a level are.
+    pub(crate) fn is_placed(self, level: Dataset<'_>) -> bool {
+        self.ways(level).map_or(true, |ways| !ways.is_empty())
+    }
+
     /// The transformations from the elements of a level to the coordinates of the image, in their order.
     pub(super) fn ways<'b>(self, level: Dataset<'b>) -> Result<Vec<&'b Value>, String>
     where

@@ -243,3 +243,12 @@ def test_axes_that_are_names_become_axes(tool, tmp_path):
     image = validated("Image", tmp_path / "b.zarr")["multiscales"][0]
     axes = image["coordinateSystems"][0]["axes"]
     assert [(axis["name"], axis["type"]) for axis in axes] == [("y", "space"), ("x", "space")]
+
+
+def test_where_nothing_is_said_no_place_is_made_up(tool, tmp_path):
+    path = image_0_5(tmp_path / "a.zarr", [])
+    before = (path / "zarr.json").read_bytes()
+    assert "no coordinateTransformations" in tool("pyramid", path, "--levels", "1", code=3)
+    assert (path / "zarr.json").read_bytes() == before
+    path = write(tmp_path / "b.zarr", {"mine": 1})
+    assert "changes nothing" in tool("repack", path, tmp_path / "c.zarr", "--ome", "0.6", "--unsharded")

@@ -106,6 +106,12 @@ impl MultiscaleImage {
                 axes.len()
             ));
         }
+        if !image.is_placed(level) {
+            return refused(format!(
+                "its level {:?} has no coordinateTransformations; expected a scale of {dims} numbers",
+                datasets[0]
+            ));
+        }
         let unplaced = |reason: String| {
             let reason = format!("its {reason}; levels are made where a scale and a translation of each axis place it");
             Error::format(root, Refusal::Unsupported(reason))

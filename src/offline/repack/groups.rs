@@ -84,7 +84,10 @@ pub(super) fn say_in(
         groups.iter().try_for_each(|group| group.refuse_unknown(root))?;
     }
     let notes: Vec<_> = groups.iter_mut().map(|group| group.say_in(version, root)).collect::<Result<_>>()?;
-    Ok(notes.into_iter().flatten().collect())
+    let is_there = groups.iter().any(|group| group.document["attributes"].get(OME).is_some_and(ngff::is_ome));
+    let nothing = "no group has OME-Zarr's metadata, so the option `ome` changes nothing";
+    let nothing = (asked && !is_there).then(|| nothing.to_owned());
+    Ok(notes.into_iter().flatten().chain(nothing).collect())
 }
 
 /// Takes the writer's attribute away where nothing is left in it: another writer's array does not become one of this
