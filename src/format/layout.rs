@@ -133,6 +133,26 @@ impl Layout {
         grid(&self.shape, &self.file_shape)
     }
 
+    /// The chunks of a file, which is a box, that lie in the array: the first, and how many in each dimension.
+    pub(crate) fn chunks_of(&self, file: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let dims = file.iter().zip(self.chunks_per_file()).zip(self.chunk_grid());
+        let first_and_count = dims.map(|((at, count), all)| {
+            let first = at.saturating_mul(count);
+            (first, all.saturating_sub(first).min(count))
+        });
+        first_and_count.unzip()
+    }
+
+    /// The elements of a box of chunks that lie in the array: the first, and how many in each dimension.
+    pub(crate) fn elements_of(&self, first: &[u64], counts: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let dims = first.iter().zip(counts).zip(self.chunk_shape.iter().zip(&self.shape));
+        let start_and_length = dims.map(|((first, count), (chunk, all))| {
+            let start = first.saturating_mul(*chunk);
+            (start, all.saturating_sub(start).min(count.saturating_mul(*chunk)))
+        });
+        start_and_length.unzip()
+    }
+
     /// Bytes of the head by which a shard's minishards are found; `None` where shards have tables, or are none.
     pub(crate) fn minishard_head(&self) -> Option<u64> {
         Some(self.volume()?.shards()?.spec.head_bytes())
@@ -263,12 +283,7 @@ impl Layout {
         if !self.has_boxes() {
             return false;
         }
-        let per_file = self.chunks_per_file();
-        let present = |dim: usize| {
-            let grid = self.shape[dim].div_ceil(self.chunk_shape[dim]);
-            grid.saturating_sub(file[dim].saturating_mul(per_file[dim])).min(per_file[dim])
-        };
-        let all = (0..self.shape.len()).map(present).fold(1, u64::saturating_mul);
+        let all = self.chunks_of(file).1.into_iter().fold(1, u64::saturating_mul);
         let there = |entry: &u64| self.chunk_at(file, *entry).is_some_and(|chunk| self.has_chunk(&chunk));
         entries.filter(there).count() as u64 == all
     }

@@ -171,12 +171,7 @@ impl ShardCheck<'_> {
             self.sums.unread_shards.fetch_add(1, Relaxed);
             return;
         }
-        let (per_file, grid) = (layout.chunks_per_file(), layout.chunk_grid());
-        let within = self.position.iter().zip(per_file).zip(grid).map(|((at, count), all)| {
-            let first = at.saturating_mul(count);
-            all.saturating_sub(first).min(count)
-        });
-        self.sums.unindexed.fetch_add(within.product(), Relaxed);
+        self.sums.unindexed.fetch_add(layout.chunks_of(self.position).1.iter().product(), Relaxed);
     }
 
     /// The chunks that the index names, by their place in the file. Entries that point out of the file are damage.
