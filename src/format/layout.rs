@@ -1,9 +1,7 @@
 //! Where everything of an array stands: the grids of chunks and of files, the keys of both, and the entry that a chunk
 //! has in its shard's index.
 
-use std::collections::BTreeMap;
-
-use super::index::table::{self, TableLayout};
+use super::index::table::TableLayout;
 use super::index::{Encoded, minishards};
 use super::keys::KeyEncoding;
 use super::precomputed::volume::{Expansion, Volume};
@@ -328,29 +326,29 @@ impl Layout {
         }
     }
 
-    /// The index that names chunks, by their entries, as offset and length, of which the last one ends at `end`.
+    /// The index that names chunks, by their entries, as offset and length. `tail_at`: where the part behind the chunks
+    /// stands.
     ///
     /// # Errors
     ///
     /// When a minishard's index can't be compressed.
-    pub(crate) fn encode_index(&self, chunks: &BTreeMap<u64, (u64, u64)>, end: u64) -> Result<Encoded> {
-        match &self.files {
-            Files::Grid { index: Some(index), .. } => {
-                let missing = (table::MISSING, table::MISSING);
-                let entries = (0..index.chunks()).map(|chunk| chunks.get(&chunk).copied().unwrap_or(missing));
-                let bytes = index.encode(entries);
-                let at = if index.location() == IndexLocation::Start { 0 } else { end };
-                Ok(Encoded::new(vec![(at, bytes)], end))
+    pub(crate) fn encode_index(
+        &self,
+        chunks: impl Iterator<Item = (u64, (u64, u64))>,
+        tail_at: u64,
+    ) -> Result<Encoded> {
+        let (head, tail) = match &self.files {
+            Files::Grid { index: Some(table), .. } => match table.location() {
+                IndexLocation::Start => (table.encode(chunks), Vec::new()),
+                IndexLocation::End => (Vec::new(), table.encode(chunks)),
+            },
+            Files::Volume(Volume { shards: Some(shards), .. }) => {
+                let entries = chunks.map(|(id, (offset, nbytes))| minishards::Entry { id, offset, nbytes });
+                minishards::encode(&shards.spec, entries.collect(), tail_at)?
             }
-            Files::Volume(volume) => {
-                let entry = |(&id, &(offset, nbytes)): (&u64, &(u64, u64))| minishards::Entry { id, offset, nbytes };
-                let entries = chunks.iter().map(entry).collect();
-                let encoded = volume.shards().map(|shards| minishards::encode(&shards.spec, entries, end));
-                let (head, tail) = encoded.transpose()?.unwrap_or_default();
-                Ok(Encoded::new(vec![(end, tail), (0, head)], end))
-            }
-            Files::Grid { index: None, .. } => Ok(Encoded::new(Vec::new(), end)),
-        }
+            _ => Default::default(),
+        };
+        Ok(Encoded { head, tail, tail_at })
     }
 }
 

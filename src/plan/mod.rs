@@ -23,7 +23,6 @@ use crate::config::{Codec, Compressor, Config, check_workers};
 use crate::error::{Error, Result};
 use crate::format::Metadata;
 use crate::format::codecs::Chain;
-use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
 use crate::format::level_frames::LevelFrames;
@@ -41,7 +40,7 @@ pub(crate) use record::RecordPlan;
 pub(crate) use ring::RING_FRAMES_MAX;
 pub(crate) use ring::RingPlan;
 use ring::Served;
-pub(crate) use shard::{IndexForm, ShardPlan};
+pub(crate) use shard::ShardPlan;
 pub(crate) use volume::VolumePlan;
 
 // Of one frame.
@@ -321,11 +320,7 @@ fn described(
     file_shape: Vec<u64>,
     volume: Option<&VolumePlan>,
 ) -> Metadata {
-    let index = match shard.index.form {
-        _ if !rules(config.dialect).shares_files => None,
-        IndexForm::Table { location, checksum } => TableLayout::new(shard.chunks as u64, location, checksum),
-        IndexForm::Minishards => None,
-    };
+    let index = shard.index.table.filter(|_| rules(config.dialect).shares_files);
     let files = match volume {
         Some(volume) => Files::Volume(volume.volume.clone()),
         None => Files::Grid { keys: KeyEncoding::of_writer(rules(config.dialect).key_prefix), index },

@@ -111,9 +111,9 @@ impl<'a> ShardWriter<'a> {
     pub(super) fn finish(self) -> Result<Vec<WrittenChunk>> {
         let failed = |error: std::io::Error| Error::io("write", self.path, error);
         let entries = self.written.iter().map(|chunk| (chunk.entry, (chunk.range.offset, chunk.range.nbytes)));
-        let index = self.change.target.layout().encode_index(&entries.collect(), self.end)?;
-        for (at, part) in &index.parts {
-            self.file.write_all_at(part, *at).map_err(failed)?;
+        let index = self.change.target.layout().encode_index(entries, self.end)?;
+        for (at, part) in index.parts() {
+            self.file.write_all_at(part, at).map_err(failed)?;
         }
         if self.change.sync {
             self.file.sync_data().map_err(failed)?;
