@@ -256,14 +256,8 @@ impl Plan {
     fn declared_extent(&self, frames: u64) -> Option<u64> {
         let extent = self.order.first_dim_extent(frames)?;
         match &self.volume {
-            // The ids of chunks mean what they say only in a volume of so many bits.
             Some(volume) if self.frames_total.is_none() => {
-                let depth = self.array.layout.chunk_shape[0];
-                Some(if extent.div_ceil(depth) >= volume.volume.depth_min() {
-                    extent
-                } else {
-                    volume.volume.depth_min() * depth
-                })
+                Some(volume.volume.declared_extent(extent, self.array.layout.chunk_shape[0]))
             }
             // A smaller volume's chunks would have other ids.
             Some(_) => None,
