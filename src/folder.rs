@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::format;
+use crate::format::keys::RECORDS;
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{
     Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, json, make_folders,
@@ -301,7 +302,7 @@ fn is_begun(path: &Path) -> bool {
     is_lock
         && all_in(path, |name, is_folder| match is_folder {
             false => name == LOCK_FILE || is_partial(name),
-            true => name == "records" && holds_only_documents(&path.join(name)),
+            true => name == RECORDS && holds_only_documents(&path.join(name)),
         })
 }
 

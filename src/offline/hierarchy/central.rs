@@ -12,9 +12,6 @@ use crate::format::{precomputed, zarr3_draft};
 use crate::fs::{document, look};
 use crate::offline::array::Array;
 
-/// The document of a volume.
-const INFO: &str = "info";
-
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
 
@@ -118,6 +115,11 @@ impl CentralMetadata {
         self.info.is_some() && self.arrays.iter().any(|array| array == name)
     }
 
+    /// What the document of a volume says of a scale, in the words of Zarr.
+    pub(crate) fn said_of_scale(&self, name: &str) -> Option<Value> {
+        precomputed::said_of_scale(self.info.as_ref()?, name)
+    }
+
     /// Cloud-volume's file beside a volume, which says who made it.
     pub(super) fn provenance(&self) -> Option<PathBuf> {
         self.info.is_some().then(|| self.root.join("provenance"))
@@ -129,7 +131,7 @@ impl CentralMetadata {
             return vec![self.root.join("meta"), self.root.join("data")];
         }
         let first = |key: &String| key.split('/').next().map(|first| self.root.join(first));
-        self.arrays.iter().filter_map(first).chain([self.root.join(INFO)]).collect()
+        self.arrays.iter().filter_map(first).chain([self.root.join(precomputed::DOCUMENT)]).collect()
     }
 
     /// The array of this name, if there is one.
@@ -138,7 +140,7 @@ impl CentralMetadata {
             return Ok(None);
         }
         if let Some(info) = &self.info {
-            let (file, folder) = (self.root.join(INFO), self.root.join(name));
+            let (file, folder) = (self.root.join(precomputed::DOCUMENT), self.root.join(name));
             let metadata = precomputed::parse(&file, info, name)?;
             return Ok(Some(Array::with(&folder, &folder, file, metadata)));
         }
@@ -154,7 +156,7 @@ impl CentralMetadata {
         let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
         let (name, speaker) = (name.to_owned(), Speaker::CentralMetadata);
         if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
-            let (attributes, document) = (precomputed::attributes(info), self.root.join(INFO));
+            let (attributes, document) = (precomputed::attributes(info), self.root.join(precomputed::DOCUMENT));
             return Ok(GroupAttributes {
                 name,
                 path,
@@ -190,7 +192,7 @@ impl CentralMetadata {
 
 /// The `info` of the volume at a path, if there is one.
 fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
-    let file = root.join(INFO);
+    let file = root.join(precomputed::DOCUMENT);
     // Other things are called so, too.
     if !look::is_file(&file) {
         return Ok(None);

@@ -7,13 +7,11 @@ use super::nodes::{converted_groups, groups_above, is_above};
 use super::refusal::called;
 use super::selection::Selection;
 use super::target::changes_format;
+use crate::format::keys::RECORDS;
 use crate::fs::look;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, has_node};
 use crate::offline::promises::Broken;
-
-/// What the group of an image's records is called.
-pub(super) const RECORDS: &str = "records";
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::change::Change;
-use super::left_out::RECORDS;
 use super::shard::{copy_range, same_bytes};
 use crate::error::{Error, Refusal, Result};
+use crate::format::keys::RECORDS;
 use crate::fs::look::{self, DEPTH_MAX};
 use crate::fs::{self as os, LOCK_FILE};
 use crate::fs::{links, system};
