@@ -333,7 +333,7 @@ impl Shard {
     fn index(&self, committed: &Committed, tail_at: u64) -> Result<Encoded> {
         let ShardPosition { grid, across } = &self.place;
         let entry = |chunk| self.plan.volume.as_ref().map_or(chunk as u64, |volume| volume.id(grid, *across, chunk));
-        let chunks = committed.iter().enumerate().filter_map(|(chunk, range)| Some((entry(chunk), (*range)?)));
+        let chunks = committed.iter().enumerate().filter_map(|(chunk, range)| range.map(|range| (entry(chunk), range)));
         self.plan.array.layout.encode_index(chunks, tail_at)
     }
 }
