@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::keys::RECORDS;
+use crate::format::zarr3;
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{
     Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, json, make_folders,
@@ -308,7 +309,7 @@ fn is_begun(path: &Path) -> bool {
 
 /// Whether a folder of records has no record yet: no more than the documents of its arrays, a folder for each.
 fn holds_only_documents(records: &Path) -> bool {
-    let is_document = |name: &str| name == "zarr.json" || is_partial(name);
+    let is_document = |name: &str| name == zarr3::DOCUMENT || is_partial(name);
     all_in(records, |name, is_folder| match is_folder {
         false => is_document(name),
         true => all_in(&records.join(name), |name, is_folder| !is_folder && is_document(name)),

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
 use crate::format::layout::product;
+use crate::format::{zarr2, zarr3};
 use crate::fs::{document, look};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::ChunkManifest;
@@ -180,7 +181,7 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
 fn describe_unreadable(node: &Node, error: &Error) -> Unreadable {
     let central = CentralMetadata::of(&node.path).ok().flatten();
     let scale = central.and_then(|(central, name)| central.said_of_scale(&name));
-    let documents = ["zarr.json", ".zarray"].map(|name| node.path.join(name));
+    let documents = [zarr3::DOCUMENT, zarr2::ARRAY].map(|name| node.path.join(name));
     let is_scale = scale.is_some();
     let of_node = || documents.iter().find_map(|path| document::read(path).ok().flatten());
     let said = scale.or_else(of_node).unwrap_or_default();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, Speaker, below, has_node};
 use crate::error::{Error, Result};
-use crate::format::{precomputed, zarr3_draft};
+use crate::format::{precomputed, zarr3, zarr3_draft};
 use crate::fs::{document, look};
 use crate::offline::array::Array;
 
@@ -37,7 +37,7 @@ pub fn is_dataset(path: impl AsRef<Path>) -> bool {
 impl CentralMetadata {
     /// The dataset at exactly this path; `None` if it is of another kind.
     pub(crate) fn at(root: &Path) -> Result<Option<Self>> {
-        let file = root.join("zarr.json");
+        let file = root.join(zarr3::DOCUMENT);
         let Some(entry) = document::read(&file)?.filter(zarr3_draft::is_entry) else { return Self::volume(root) };
         zarr3_draft::check_entry(&file, &entry)?;
         let mut found = Self { root: root.to_path_buf(), ..Self::default() };
@@ -96,7 +96,7 @@ impl CentralMetadata {
                 return Ok(None);
             }
             // What stands above a path is no concern of those who read something else there.
-            let is_entry = document::read(&root.join("zarr.json"))
+            let is_entry = document::read(&root.join(zarr3::DOCUMENT))
                 .is_ok_and(|document| document.is_some_and(|document| zarr3_draft::is_entry(&document)));
             if is_entry || info(root).is_ok_and(|found| found.is_some()) {
                 return Ok(Self::at(root)?.map(|central| (central, name.into_owned())));

@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::central::CentralMetadata;
 pub(crate) use super::node::{Node, NodeKind};
 use super::visited::Visited;
-use super::{DEPTH_MAX, DOCUMENTS, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below};
+use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below, format_at};
 use crate::error::{Error, Result};
-use crate::format::provenance;
+use crate::format::node::{self, NodeFormat, OF_NODES};
+use crate::format::{provenance, zarr2};
 use crate::fs::{self as os, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
 
-const BESIDE_DOCUMENTS: [&str; 7] =
-    [".zattrs", ".zmetadata", os::LOCK_FILE, RECEIPT, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
+const BESIDE_DOCUMENTS: [&str; 5] = [os::LOCK_FILE, RECEIPT, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
 
 /// A file and its position in an array's grid.
 pub(crate) type FileAt = (PathBuf, Vec<u64>);
@@ -115,7 +115,7 @@ impl Tree {
 ///
 /// When that can't be told, because the system lets nobody look.
 fn has_document(path: &Path) -> Result<bool> {
-    for document in DOCUMENTS.map(|name| path.join(name)) {
+    for document in OF_NODES.map(|name| path.join(name)) {
         if look::exists(&document)? {
             return Ok(true);
         }
@@ -243,7 +243,7 @@ impl Walk {
         // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
         let has_nodes = array.layout().rules().nodes_below_arrays;
         let (document, pointer) = match has_nodes {
-            true => (array.path().join(".zattrs"), ""),
+            true => (array.path().join(zarr2::ATTRIBUTES), ""),
             false => (array.document().to_path_buf(), "/attributes"),
         };
         // A level of a pyramid speaks for itself, too.
@@ -268,8 +268,7 @@ impl Walk {
     }
 
     fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
-        let is_zarr2 = look::is_file(&path.join(".zgroup")) && !look::is_file(&path.join("zarr.json"));
-        let (document, pointer) = if is_zarr2 { (".zattrs", "") } else { ("zarr.json", "/attributes") };
+        let (document, pointer) = format_at(path).unwrap_or(NodeFormat::Zarr3).attributes();
         let document = path.join(document);
         match attributes(path) {
             Ok(attributes) => self.add(FolderEntry::Group(GroupAttributes {
@@ -442,16 +441,15 @@ impl Walk {
 }
 
 fn is_beside_array(name: &str) -> bool {
-    DOCUMENTS.contains(&name) || BESIDE_DOCUMENTS.contains(&name)
+    node::ALL.contains(&name) || BESIDE_DOCUMENTS.contains(&name)
 }
 
 /// The attributes of the group at `path`: an object, if they are there.
 fn attributes(path: &Path) -> Result<Value> {
-    let attributes = match document::read(&path.join("zarr.json"))? {
-        // Not a copy: a list of frames that are missing may be long.
-        Some(mut document) => document.get_mut("attributes").map(Value::take).unwrap_or_default(),
-        None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
-    };
+    let (document, pointer) = format_at(path).unwrap_or(NodeFormat::Zarr2).attributes();
+    let mut document = document::read(&path.join(document))?.unwrap_or_default();
+    // Not a copy: a list of frames that are missing may be long.
+    let attributes = document.pointer_mut(pointer).map(Value::take).unwrap_or_default();
     if attributes.is_null() || attributes.is_object() {
         return Ok(attributes);
     }

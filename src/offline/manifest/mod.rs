@@ -264,7 +264,7 @@ fn holds_manifests(folder: &Path) -> Result<bool> {
                 _ if seen > FILES_MAX || path.is_symlink() => return Ok(false),
                 _ if path.is_dir() => folders.push(path),
                 KERCHUNK | MANIFEST => manifests = true,
-                "zarr.json" => {
+                zarr3::DOCUMENT => {
                     let document = document::read(&path)?.unwrap_or_default();
                     manifests |= zarr3::has_manifest(&document);
                 }

@@ -13,7 +13,7 @@ use crate::format::codecs::Chain;
 use crate::format::layout::Layout;
 use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, scale, voxel_offset};
 use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
-use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules};
+use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules, zarr2};
 use crate::fs::document;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
@@ -80,7 +80,7 @@ impl Design {
         }
         if let Some(name) = stays {
             let document = format::zarr2::array(&plan.array, &plan.array.layout.shape);
-            let documents = vec![(hierarchy::below(name, ".zarray"), document)];
+            let documents = vec![(hierarchy::below(name, zarr2::ARRAY), document)];
             return Ok(Self { config, plan, documents, stays: Some(name.to_owned()) });
         }
         let documents = image_documents(array, said, &config, &plan)?;
@@ -91,7 +91,7 @@ impl Design {
     pub(super) fn array(&self, root: &Path) -> Array {
         if let Some(name) = &self.stays {
             let path = below(root, name);
-            return Array::with(&path, &path, path.join(".zarray"), self.plan.array.clone());
+            return Array::with(&path, &path, path.join(zarr2::ARRAY), self.plan.array.clone());
         }
         let NodePaths { array, folder, document } = format::node_paths(&self.plan.array.layout);
         Array::with(&below(root, &array), &below(root, &folder), root.join(document), self.plan.array.clone())
