@@ -56,7 +56,10 @@ pub(crate) const RECEIPT: &str = ".shardwright.repack.json";
 
 /// The name of a node below another.
 pub(crate) fn below(group: &str, name: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
+    match (group, name) {
+        ("", name) | (name, "") => name.to_owned(),
+        _ => format!("{group}/{name}"),
+    }
 }
 
 /// Whether all groups above a node are nodes themselves. Consolidated metadata have no words for a folder without a

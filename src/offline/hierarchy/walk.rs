@@ -48,6 +48,16 @@ pub(crate) struct Tree {
 ///
 /// When there is no dataset, or the root itself can't be understood.
 pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
+    nodes_for(root, WalkPurpose::Nodes)
+}
+
+/// The same of a folder that need not be a dataset itself, nor one that can be understood; and of volumes in it, which
+/// are datasets of their own.
+pub(crate) fn all_nodes(root: &Path) -> Result<Vec<Node>> {
+    nodes_for(root, WalkPurpose::Folder)
+}
+
+fn nodes_for(root: &Path, purpose: WalkPurpose) -> Result<Vec<Node>> {
     let node = |entry| match entry {
         FolderEntry::Group(GroupAttributes { speaker: Speaker::Array, .. }) => None,
         FolderEntry::Group(GroupAttributes { name, path, attributes, speaker, .. }) => {
@@ -60,7 +70,7 @@ pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
         }
         FolderEntry::Unreadable(node) => Some(node),
     };
-    Ok(Walk::from(root, WalkPurpose::Nodes)?.entries.into_iter().filter_map(node).collect())
+    Ok(Walk::from(root, purpose)?.entries.into_iter().filter_map(node).collect())
 }
 
 impl Tree {
@@ -128,6 +138,8 @@ fn has_document(path: &Path) -> Result<bool> {
 enum WalkPurpose {
     /// Nodes alone.
     Nodes,
+    /// The same below a folder that is perhaps none, with volumes that lie in it.
+    Folder,
     /// Everything, also behind what is broken.
     Tree,
 }
@@ -163,11 +175,16 @@ impl Walk {
         links::enter(root);
         let (visited, entries, links, tree) = Default::default();
         let mut walk = Self { purpose, visited, entries, links, searched: 0, tree };
-        // The reader's own words for what is there instead of a document.
-        let elsewhere = if has_document(root)? { None } else { Array::open_exactly(root)? };
-        match elsewhere {
-            Some(array) => walk.array(array, "", 0)?,
-            None => walk.node(root, "", 0)?,
+        if purpose == WalkPurpose::Folder && !walk.is_node(root)? {
+            walk.visited.enter(root, 0)?;
+            walk.children(root, "", 0, &Beside::Group)?;
+        } else {
+            // The reader's own words for what is there instead of a document.
+            let elsewhere = if walk.is_node(root)? { None } else { Array::open_exactly(root)? };
+            match elsewhere {
+                Some(array) => walk.array(array, "", 0)?,
+                None => walk.node(root, "", 0)?,
+            }
         }
         // Behind a link may be others.
         while !walk.links.is_empty() {
@@ -176,6 +193,11 @@ impl Walk {
             }
         }
         Ok(walk)
+    }
+
+    /// Whether a folder is a node that the walk is to find.
+    fn is_node(&self, path: &Path) -> Result<bool> {
+        Ok(has_document(path)? || (self.purpose == WalkPurpose::Folder && CentralMetadata::at(path)?.is_some()))
     }
 
     fn add(&mut self, entry: FolderEntry) -> Result<()> {
@@ -227,7 +249,7 @@ impl Walk {
     fn broken(&mut self, error: Error, path: &Path, name: &str) -> Result<()> {
         match self.purpose {
             WalkPurpose::Nodes if name.is_empty() => Err(error),
-            WalkPurpose::Nodes => {
+            WalkPurpose::Nodes | WalkPurpose::Folder => {
                 let (name, path) = (name.to_owned(), path.to_path_buf());
                 self.add(FolderEntry::Unreadable(Node { name, path, kind: NodeKind::Unreadable(error) }))
             }
@@ -319,7 +341,7 @@ impl Walk {
             let Some(is_dir) = self.is_folder(&child, &below(name, &last))? else { continue };
             if is_dir && !os::is_work(&last) {
                 let node = below(name, &last);
-                match has_document(&child) {
+                match self.is_node(&child) {
                     Ok(false)
                         if matches!(beside, Beside::Group) && self.is_implicit_group(&child, &node, depth + 1)? =>
                     {

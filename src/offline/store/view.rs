@@ -8,15 +8,13 @@ use serde_json::Value;
 use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::{Files, Layout};
+use crate::format::node::NodeFormat;
 use crate::format::provenance::{self, Provenance};
-use crate::format::{zarr2, zarr3, zarr3_draft};
+use crate::format::{precomputed, zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, look};
 use crate::offline::hierarchy::central::CentralMetadata;
-use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::visited::Visited;
-
-/// The document of a volume.
-const INFO: &str = "info";
+use crate::offline::hierarchy::format_at;
+use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 
 /// One sharded array, whose chunks the store shows.
 #[derive(Debug)]
@@ -56,8 +54,10 @@ pub(super) struct ArrayViews {
 impl ArrayViews {
     /// Looks through the documents of the dataset at `root`.
     pub(super) fn find(root: &Path) -> Result<Self> {
-        let mut search = ViewSearch { root, visited: Visited::default(), views: Self::default() };
-        search.node("", None, 0)?;
+        let mut search = ViewSearch { root, views: Self::default() };
+        let nodes = walk::all_nodes(root)?;
+        let is_hidden = |node: &&Node| node.name.split('/').any(super::keys::is_hidden);
+        nodes.iter().filter(|node| !is_hidden(node)).try_for_each(|node| search.node(node))?;
         Ok(search.views)
     }
 
@@ -153,12 +153,8 @@ impl WriterAttributes {
     }
 }
 
-const IN_ZARR_JSON: &str = "/attributes";
-const IN_ZATTRS: &str = "";
-
 struct ViewSearch<'a> {
     root: &'a Path,
-    visited: Visited,
     views: ArrayViews,
 }
 
@@ -167,50 +163,53 @@ impl ViewSearch<'_> {
         document::read(&self.root.join(key))
     }
 
-    /// Looks at the folder `base`, whose group above has these attributes. Of arrays, no more is read than their grids:
-    /// whatever their codecs are, their chunks are passed on as they are stored.
-    fn node(&mut self, base: &str, above: Option<&WriterAttributes>, depth: usize) -> Result<()> {
-        let path = self.root.join(base);
-        if !self.visited.enter(&path, depth)? {
-            return Ok(());
+    /// Looks at the documents of a node. Of arrays, no more is read than their grids: whatever their codecs are, their
+    /// chunks are passed on as they are stored.
+    fn node(&mut self, node: &Node) -> Result<()> {
+        if let NodeKind::Unreadable(error @ Error::Io { .. }) = &node.kind {
+            return Err(error.clone());
         }
-        self.visited.check_count(&path)?;
-        let mut here = None;
-        let key = format!("{base}zarr.json");
-        if let Some(document) = self.read(&key)? {
-            let value = document.get("attributes").cloned().unwrap_or_default();
-            here = Some(WriterAttributes { document: key.clone(), pointer: IN_ZARR_JSON, value });
-            if document["node_type"] == "array" {
-                let is_image = base == "0/" || base.ends_with("/0/");
-                // A level of a pyramid speaks for itself.
-                let own = here.as_ref().filter(|own| provenance::own(&own.value).is_some());
-                let owner = own.or(above.filter(|_| is_image));
-                self.array(base, key, owner, &document, zarr3::sharded_layout)?;
-            }
+        let base = if node.name.is_empty() { String::new() } else { format!("{}/", node.name) };
+        match format_at(&node.path) {
+            Some(NodeFormat::Zarr3) => self.zarr3_node(&node.name, &base)?,
+            Some(NodeFormat::Zarr2) => self.zarr2_array(&base)?,
+            None => {}
         }
-        let key = format!("{base}.zarray");
-        if let Some(document) = self.read(&key)? {
-            let attributes = format!("{base}.zattrs");
-            let value = self.read(&attributes)?.unwrap_or_default();
-            let own = WriterAttributes { document: attributes, pointer: IN_ZATTRS, value };
-            let layout = |document: &Value| zarr2::sharded_layout(document, &own.value);
-            self.array(base, key, Some(&own), &document, layout)?;
-        }
-        if let Some(central) = CentralMetadata::at(&path)? {
-            for (number, name) in central.arrays.iter().enumerate() {
-                match central.is_volume() {
-                    true => self.scale(base, &central, number, name)?,
-                    false => self.draft_array(&central, name)?,
-                }
-            }
-        }
-        for child in folders(&path)? {
-            let inside = path.join(&child);
-            if has_node(&inside) || inside.join(INFO).is_file() {
-                self.node(&format!("{base}{child}/"), here.as_ref(), depth + 1)?;
+        let Some(central) = CentralMetadata::at(&node.path)? else { return Ok(()) };
+        for (number, name) in central.arrays.iter().enumerate() {
+            match central.is_volume() {
+                true => self.scale(&base, &central, number, name)?,
+                false => self.draft_array(&central, name)?,
             }
         }
         Ok(())
+    }
+
+    fn zarr3_node(&mut self, name: &str, base: &str) -> Result<()> {
+        let key = zarr3::document_at(name);
+        let Some(document) = self.read(&key)?.filter(|document| document["node_type"] == "array") else {
+            return Ok(());
+        };
+        // A level of a pyramid speaks for itself.
+        let own = zarr3_attributes(key.clone(), &document);
+        let own = Some(own).filter(|own| provenance::own(&own.value).is_some());
+        let owner = match (own, name.rsplit_once('/').unwrap_or(("", name))) {
+            (None, (group, "0")) => {
+                let key = zarr3::document_at(group);
+                self.read(&key)?.map(|document| zarr3_attributes(key, &document))
+            }
+            (own, _) => own,
+        };
+        self.array(base, key, owner.as_ref(), &document, zarr3::sharded_layout)
+    }
+
+    fn zarr2_array(&mut self, base: &str) -> Result<()> {
+        let [key, attributes] = [zarr2::ARRAY, zarr2::ATTRIBUTES].map(|document| format!("{base}{document}"));
+        let Some(document) = self.read(&key)? else { return Ok(()) };
+        let value = self.read(&attributes)?.unwrap_or_default();
+        let own = WriterAttributes { document: attributes, pointer: NodeFormat::Zarr2.attributes().1, value };
+        let layout = |document: &Value| zarr2::sharded_layout(document, &own.value);
+        self.array(base, key, Some(&own), &document, layout)
     }
 
     /// Adds an array if it has shards. `parse`: what tells its grids.
@@ -238,8 +237,8 @@ impl ViewSearch<'_> {
     fn scale(&mut self, base: &str, central: &CentralMetadata, number: usize, name: &str) -> Result<()> {
         let Some(layout) = central.array(name)?.map(|array| array.layout().clone()) else { return Ok(()) };
         if layout.has_index() {
-            let (document, value) = (format!("{base}{INFO}"), central.group("")?.attributes);
-            let attributes = WriterAttributes { document: document.clone(), pointer: IN_ZATTRS, value };
+            let (document, value) = (base.to_owned() + precomputed::DOCUMENT, central.group("")?.attributes);
+            let attributes = WriterAttributes { document: document.clone(), pointer: "", value };
             let owner = if number == 0 { attributes.owner(self.root, &layout)? } else { None };
             self.views.add(ArrayView { base: format!("{base}{name}/"), document, layout, owner });
         }
@@ -256,13 +255,19 @@ impl ViewSearch<'_> {
             (group, "0") => {
                 let group = central.group(group)?;
                 let document = key(group.document);
-                Some(WriterAttributes { document, pointer: IN_ZARR_JSON, value: group.attributes })
+                Some(WriterAttributes { document, pointer: NodeFormat::Zarr3.attributes().1, value: group.attributes })
             }
             _ => None,
         };
         let chunks = key(zarr3_draft::data_folder(&central.root, name)) + "/";
         self.array(&chunks, file, above.as_ref(), &document, zarr3_draft::sharded_layout)
     }
+}
+
+/// What the document of a node of Zarr v3 has for attributes.
+fn zarr3_attributes(key: String, document: &Value) -> WriterAttributes {
+    let value = document.get("attributes").cloned().unwrap_or_default();
+    WriterAttributes { document: key, pointer: NodeFormat::Zarr3.attributes().1, value }
 }
 
 fn list(path: &Path, is_folder: bool) -> Result<Vec<String>> {

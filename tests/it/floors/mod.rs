@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use self::imports::{imports, outside};
 use self::methods::method_calls;
-use self::tokens::tokens;
+use self::tokens::{texts, tokens};
 
 /// The floor of a module; the longest entry that fits counts.
 const FLOORS: [(&str, u32); 34] = [
@@ -351,6 +351,33 @@ fn questions_for_the_dialect_are_found() {
         assert!(asks_for_volumes(&format!("fn f() {{ {source} }}")), "{source}");
     }
     assert!(!asks_for_volumes("// Precomputed\nfn f() { precomputed::volume(config.volume) }"));
+}
+
+/// Whether a source names a document of Zarr by itself.
+fn names_documents(source: &str) -> bool {
+    let documents = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+    let last =
+        |text: &&str| text.trim_matches(['"', '#']).rsplit(['/', '}', '"']).next().unwrap_or_default().to_owned();
+    texts(source).iter().map(|text| last(text)).any(|name| documents.contains(&&*name))
+}
+
+#[test]
+fn which_document_says_what_is_known_in_one_folder() {
+    let sources = sources();
+    let outside = sources.iter().filter(|(module, _)| !is_within(module, "format"));
+    let found: Vec<_> = outside.filter(|(_, source)| names_documents(source)).map(|(module, _)| module).collect();
+    assert!(found.is_empty(), "{found:?} should ask format::node, or name the document as the format does");
+}
+
+#[test]
+fn names_of_documents_are_found() {
+    for source in ["\".zgroup\"", "\"0/zarr.json\"", "format!(\"{base}.zarray\")", "[b\"x\", r#\".zattrs\"#]"] {
+        assert!(names_documents(&format!("fn f() {{ {source} }}")), "{source}");
+    }
+    for source in ["// \"zarr.json\"", "\"beside its zarr.json\"", "\"zarr.json is\"", "zarr3::DOCUMENT"] {
+        assert!(!names_documents(&format!("fn f() {{ {source}\n }}")), "{source}");
+    }
+    assert!(!names_documents("#[cfg(test)]\nmod tests {\n    const KEY: &str = \"zarr.json\";\n}"));
 }
 
 fn small_house(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
