@@ -79,7 +79,7 @@ impl Acquisition {
         out: &mut [u8],
     ) -> Result<()> {
         let plan = &self.engine.plan;
-        if plan.volume.is_some() {
+        if plan.shard.cut_at_edge {
             return Err(self.unsupported("a frame in an open shard of a precomputed volume can't be read yet"));
         }
         let layout = &plan.array.layout;

@@ -7,9 +7,9 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::array::Array;
+use super::halving::Halving;
 use super::hierarchy::below;
 use super::hierarchy::walk::{Node, NodeKind};
-use super::pyramid::halving::Halving;
 use crate::downsample::Method;
 use crate::error::Result;
 use crate::format;

@@ -213,11 +213,16 @@ impl Plan {
         scattered.unwrap_or(chunk / self.shard.layer_chunks)
     }
 
+    /// The entry of a chunk in its shard's index: its place in the shard or, in a volume, its id.
+    pub(crate) fn entry_of(&self, grid: &[u64; MAX_OUTER], across: usize, chunk: usize) -> u64 {
+        self.volume.as_ref().map_or(chunk as u64, |volume| volume.id(grid, across, chunk))
+    }
+
     /// The position of a shard in the grid of shards, or its number where shards are no boxes. `across`: its place
     /// beside the others of its cell.
     pub(crate) fn shard_position(&self, grid: &[u64; MAX_OUTER], across: usize) -> Vec<u64> {
         let Layout { shape, file_shape, .. } = &self.array.layout;
-        if self.volume.as_ref().is_some_and(|volume| volume.table.is_some()) {
+        if !self.array.layout.has_boxes() {
             return vec![across as u64];
         }
         let outer = self.order.outer_dims();

@@ -332,8 +332,8 @@ impl Shard {
     /// The index that names `committed`, its part behind the chunks at `tail_at`.
     fn index(&self, committed: &Committed, tail_at: u64) -> Result<Encoded> {
         let ShardPosition { grid, across } = &self.place;
-        let entry = |chunk| self.plan.volume.as_ref().map_or(chunk as u64, |volume| volume.id(grid, *across, chunk));
-        let chunks = committed.iter().enumerate().filter_map(|(chunk, range)| range.map(|range| (entry(chunk), range)));
+        let chunks = committed.iter().enumerate().filter_map(|(chunk, range)| Some((chunk, (*range)?)));
+        let chunks = chunks.map(|(chunk, range)| (self.plan.entry_of(grid, *across, chunk), range));
         self.plan.array.layout.encode_index(chunks, tail_at)
     }
 }

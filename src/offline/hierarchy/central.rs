@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, Speaker, below, has_node};
 use crate::error::{Error, Result};
+use crate::format::layout::Layout;
 use crate::format::{precomputed, zarr3, zarr3_draft};
 use crate::fs::{document, look};
 use crate::offline::array::Array;
@@ -26,6 +27,14 @@ pub(crate) struct CentralMetadata {
     pub(super) others: Vec<PathBuf>,
     /// The one document of a precomputed volume.
     info: Option<Value>,
+}
+
+/// An array with shards of a dataset whose documents stand in one place.
+pub(crate) struct ShardedArray {
+    pub(crate) layout: Layout,
+    pub(crate) folder: PathBuf,
+    pub(crate) document: PathBuf,
+    pub(crate) group: Option<GroupAttributes>,
 }
 
 /// Whether a folder is a dataset, or a group or an array of one, by the documents in it, readable or not.
@@ -105,11 +114,6 @@ impl CentralMetadata {
         Ok(None)
     }
 
-    /// Whether it is a precomputed volume.
-    pub(crate) fn is_volume(&self) -> bool {
-        self.info.is_some()
-    }
-
     /// Whether the dataset is a volume with a scale of this name.
     pub(crate) fn has_scale(&self, name: &str) -> bool {
         self.info.is_some() && self.arrays.iter().any(|array| array == name)
@@ -149,6 +153,30 @@ impl CentralMetadata {
         let metadata = zarr3_draft::parse(&file, &document)?;
         let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
         Ok(Some(Array::with(&path, &zarr3_draft::data_folder(&self.root, name), file, metadata)))
+    }
+
+    /// Where the array of this name has its chunks, if it has shards, be they read here or not; also the folder that
+    /// the names of its files start from, its document, and the group whose writer's attributes are about it, if one's
+    /// are.
+    pub(crate) fn sharded(&self, name: &str) -> Result<Option<ShardedArray>> {
+        let (layout, folder, document, group) = match &self.info {
+            Some(_) => {
+                let layout = self.array(name)?.map(|array| array.layout().clone());
+                let is_first = self.arrays.first().is_some_and(|first| first == name);
+                (layout, self.root.join(name), self.root.join(precomputed::DOCUMENT), is_first.then_some(""))
+            }
+            None => {
+                let file = zarr3_draft::array_document(&self.root, name);
+                let parse = |document: &Value| {
+                    zarr3_draft::sharded_layout(document).map_err(|reason| Error::format(&file, reason))
+                };
+                let layout = document::read(&file)?.as_ref().map(parse).transpose()?.flatten();
+                let (group, last) = name.rsplit_once('/').unwrap_or(("", name));
+                (layout, zarr3_draft::data_folder(&self.root, name), file, (last == "0").then_some(group))
+            }
+        };
+        let Some(layout) = layout.filter(Layout::has_index) else { return Ok(None) };
+        Ok(Some(ShardedArray { layout, folder, document, group: group.map(|group| self.group(group)).transpose()? }))
     }
 
     /// What the group of this name says.

@@ -11,7 +11,6 @@
 //! The image's document names only what is there at any moment: where levels are replaced, it first names level 0
 //! alone, then the old ones go and the new ones come, and at last it names them.
 
-pub(crate) mod halving;
 mod image;
 mod options;
 mod publish;
@@ -29,6 +28,7 @@ use crate::format::provenance::is_unfinished;
 use crate::format::{self, Metadata, zarr3};
 use crate::fs::{self as os, Lock, document, links, look};
 use crate::offline::array::Array;
+use crate::offline::halving::Halving;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::repack::change::Change;
 use crate::offline::repack::lanes::ShardLanes;
@@ -36,7 +36,6 @@ use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{documents, lock, space};
 use crate::sync::Unpoisoned;
-use halving::Halving;
 use image::{MultiscaleImage, NewLevel, group};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 use publish::{Earlier, Publication};

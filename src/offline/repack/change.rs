@@ -17,7 +17,7 @@ use crate::format::layout::product;
 use crate::geometry::{cells, for_each_position};
 use crate::offline::array::Array;
 use crate::offline::array::decode::DecodeWorker;
-use crate::offline::pyramid::halving::Halving;
+use crate::offline::halving::Halving;
 use crate::sync::Unpoisoned;
 use crate::words::{IS, count, of_number};
 

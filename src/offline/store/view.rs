@@ -1,7 +1,7 @@
 //! The sharded arrays of a dataset, found by their documents, and what this crate's writer says about them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::{Files, Layout};
 use crate::format::node::NodeFormat;
 use crate::format::provenance::{self, Provenance};
-use crate::format::{precomputed, zarr2, zarr3, zarr3_draft};
+use crate::format::{zarr2, zarr3};
 use crate::fs::{document, look};
-use crate::offline::hierarchy::central::CentralMetadata;
-use crate::offline::hierarchy::format_at;
+use crate::offline::hierarchy::central::{CentralMetadata, ShardedArray};
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
+use crate::offline::hierarchy::{GroupAttributes, format_at};
 
 /// One sharded array, whose chunks the store shows.
 #[derive(Debug)]
@@ -176,13 +176,7 @@ impl ViewSearch<'_> {
             None => {}
         }
         let Some(central) = CentralMetadata::at(&node.path)? else { return Ok(()) };
-        for (number, name) in central.arrays.iter().enumerate() {
-            match central.is_volume() {
-                true => self.scale(&base, &central, number, name)?,
-                false => self.draft_array(&central, name)?,
-            }
-        }
-        Ok(())
+        central.arrays.iter().try_for_each(|name| self.central_array(&central, name))
     }
 
     fn zarr3_node(&mut self, name: &str, base: &str) -> Result<()> {
@@ -227,40 +221,32 @@ impl ViewSearch<'_> {
     ) -> Result<()> {
         let parsed = parse(document).map_err(|reason| Error::format(self.root.join(&key), reason))?;
         let Some(layout) = parsed else { return Ok(()) };
+        self.add(base.to_owned(), key, layout, attributes)
+    }
+
+    fn central_array(&mut self, central: &CentralMetadata, name: &str) -> Result<()> {
+        let Some(ShardedArray { layout, folder, document, group }) = central.sharded(name)? else { return Ok(()) };
+        let root = self.root;
+        let key = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+        let attributes = group.map(|GroupAttributes { document, pointer, attributes, .. }| WriterAttributes {
+            document: key(&document),
+            pointer,
+            value: attributes,
+        });
+        self.add(key(&folder) + "/", key(&document), layout, attributes.as_ref())
+    }
+
+    fn add(
+        &mut self,
+        base: String,
+        document: String,
+        layout: Layout,
+        attributes: Option<&WriterAttributes>,
+    ) -> Result<()> {
         let attributes = attributes.filter(|attributes| provenance::own(&attributes.value).is_some());
         let owner = attributes.map(|attributes| attributes.owner(self.root, &layout)).transpose()?.flatten();
-        self.views.add(ArrayView { base: base.to_owned(), document: key, layout, owner });
+        self.views.add(ArrayView { base, document, layout, owner });
         Ok(())
-    }
-
-    /// A scale of a volume, of which the writer made the first.
-    fn scale(&mut self, base: &str, central: &CentralMetadata, number: usize, name: &str) -> Result<()> {
-        let Some(layout) = central.array(name)?.map(|array| array.layout().clone()) else { return Ok(()) };
-        if layout.has_index() {
-            let (document, value) = (base.to_owned() + precomputed::DOCUMENT, central.group("")?.attributes);
-            let attributes = WriterAttributes { document: document.clone(), pointer: "", value };
-            let owner = if number == 0 { attributes.owner(self.root, &layout)? } else { None };
-            self.views.add(ArrayView { base: format!("{base}{name}/"), document, layout, owner });
-        }
-        Ok(())
-    }
-
-    /// An array of a hierarchy of the draft of 2022, whose documents are all below `meta/root`.
-    fn draft_array(&mut self, central: &CentralMetadata, name: &str) -> Result<()> {
-        let root = self.root;
-        let key = |path: PathBuf| path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-        let file = key(zarr3_draft::array_document(&central.root, name));
-        let Some(document) = self.read(&file)? else { return Ok(()) };
-        let above = match name.rsplit_once('/').unwrap_or(("", name)) {
-            (group, "0") => {
-                let group = central.group(group)?;
-                let document = key(group.document);
-                Some(WriterAttributes { document, pointer: NodeFormat::Zarr3.attributes().1, value: group.attributes })
-            }
-            _ => None,
-        };
-        let chunks = key(zarr3_draft::data_folder(&central.root, name)) + "/";
-        self.array(&chunks, file, above.as_ref(), &document, zarr3_draft::sharded_layout)
     }
 }
 
