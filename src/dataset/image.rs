@@ -296,23 +296,25 @@ impl ImageWriter {
         let shape = self.state.lock().unpoisoned().shape.clone();
         let grid = grid(&shape, &plan.array.layout.file_shape);
         let (outer, frame) = grid.split_at(plan.order.outer_dims());
+        let mut kept = HashSet::new();
         for cell in 0..outer.iter().product() {
             let mut place = ShardPosition { grid: [0; MAX_OUTER], across: 0 };
             place.grid[..outer.len()].copy_from_slice(&position(cell, outer));
             for across in 0..frame.iter().product::<u64>() as usize {
                 place.across = across;
                 let key = self.shard_key(plan, &place);
-                let exists = self.state.lock().unpoisoned().created.remove(&key);
+                let exists = self.state.lock().unpoisoned().created.contains(&key);
                 if !exists {
-                    Shard::create(self.storage.clone(), key, place, plan.clone())?.close()?;
+                    self.create_shard(plan, place, key.clone())?.close()?;
                 }
+                kept.insert(key);
             }
         }
-        let beyond = std::mem::take(&mut self.state.lock().unpoisoned().created);
+        let created = std::mem::take(&mut self.state.lock().unpoisoned().created);
         let remove = |key: &String| {
             self.storage.remove(key).map_err(|e| Error::io("remove empty shard", self.storage.path_of(key), e))
         };
-        beyond.iter().try_for_each(remove)
+        created.difference(&kept).try_for_each(remove)
     }
 
     /// Sets a user attribute; the document follows at the next progress.

@@ -34,6 +34,7 @@ use crate::config::IndexLocation;
 use crate::error::{Result, caught, logged};
 use crate::format::index::Encoded;
 use crate::format::index::table::TableLayout;
+use crate::fs::system::is_no_room;
 
 /// So many indexes back, nothing is given back: a reader that looked for the file's end may be slow to read what stood
 /// there.
@@ -249,7 +250,7 @@ impl Shard {
         self.tell_crc32(self.plan.shard.reserve_bytes - index.growth_bytes, &[]);
         match self.blob.grow(at, &block) {
             Ok(()) => Ok(true),
-            Err(error) if is_no_room(&error) => {
+            Err(error) if is_no_room(&error) || error.kind() == io::ErrorKind::FileTooLarge => {
                 logged(|| tracing::warn!(shard = self.key, %error, "no room for a newer index; the old one stays"));
                 Ok(false)
             }
@@ -336,8 +337,4 @@ impl Shard {
         let chunks = chunks.map(|(chunk, range)| (self.plan.entry_of(grid, *across, chunk), range));
         self.plan.array.layout.encode_index(chunks, tail_at)
     }
-}
-
-fn is_no_room(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
