@@ -71,8 +71,8 @@ impl Totals {
 }
 
 impl Change {
-    /// Makes the new shard at a position, unless it is there already. `chunks_at_once` chunks at most are on their way at
-    /// once.
+    /// Makes the new shard at a position, unless it is there already. `chunks_at_once` chunks at most are on their way
+    /// at once.
     pub(super) fn shard(&self, position: &[u64], chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
         let path = self.target.file_path(position);
         let in_place = self.source.folder() == self.target.folder();

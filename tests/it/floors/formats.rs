@@ -76,7 +76,7 @@ fn names_documents(source: &str) -> bool {
     let documents = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
     let last =
         |text: &&str| text.trim_matches(['"', '#']).rsplit(['/', '}', '"']).next().unwrap_or_default().to_owned();
-    texts(source).iter().map(|text| last(text)).any(|name| documents.contains(&&*name))
+    texts(source).iter().map(last).any(|name| documents.contains(&&*name))
 }
 
 #[test]
