@@ -223,7 +223,13 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
         Dim { chunk: chunk[at], shard: shard[at], ..Dim::new(name, kind_of(name), size) }
     };
     let mut dims: Vec<Dim> = names.iter().enumerate().map(dim).collect();
-    describe(&mut dims, attributes);
+    let placed = describe(&mut dims, attributes);
+    if let (Err(reason), true, None) = (placed, volume, options.volume.resolution) {
+        let reason = format!(
+            "its {reason}; a volume has one resolution along each axis, which the option `volume.resolution` can give"
+        );
+        return Err(Error::format(array.path(), Refusal::Unsupported(reason)));
+    }
     let own_channel = channel_dimension(attributes);
     for dim in &mut dims {
         if own_channel == Some(&dim.name) {
@@ -274,15 +280,21 @@ fn kind_of(name: &str) -> DimKind {
 }
 
 /// Takes over what OME-Zarr says of the axes.
-fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
-    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == dims.len()) else { return };
-    let grid = image.levels().next().map(|level| level.known_grid(dims.len()));
+///
+/// # Errors
+///
+/// How the image is placed, for a sentence, where that is no scale of each axis.
+fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) -> Result<(), String> {
+    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == dims.len()) else { return Ok(()) };
+    let grid = image.levels().next().map(|level| image.place(level)).transpose();
+    let known = grid.as_ref().ok().and_then(Option::as_ref);
     for (at, (dim, axis)) in dims.iter_mut().zip(image.axes()).enumerate() {
         dim.kind = axis.kind.unwrap_or(dim.kind);
         dim.unit = axis.unit.map(str::to_owned);
-        let scale = grid.as_ref().map(|grid| grid.scale[at]);
+        let scale = known.map(|grid| grid.scale[at]);
         dim.scale = scale.filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
     }
+    grid.map(drop)
 }
 
 fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {

@@ -1,11 +1,13 @@
 //! What is said of an image that becomes a whole dataset: by its array, and by the groups around it.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use super::groups::{self, OME};
 use super::nodes::groups_above;
 use crate::config::{Dialect, OmeVersion};
-use crate::error::Result;
+use crate::error::{Error, Refusal, Result};
 use crate::format::precomputed::{self, carried};
 use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::rules;
@@ -13,7 +15,7 @@ use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::ome::multiscales;
+use crate::ome::{multiscales, versions};
 
 /// What is said of the image, what is said of its array alone, and what can't be among them.
 #[derive(Debug, Default)]
@@ -71,6 +73,14 @@ impl ImageAttributes {
         if let (Some(_), Some(_), Some(array)) = (&ome, &ome_of_array, array) {
             let of = called(array);
             all.notes.push(format!("the attribute {OME:?} of {of} is left out: that of a group around it is kept"));
+        }
+        if let (Some((ome, _)), true) = (&mut ome, rules(to).ome_versions.contains(&OmeVersion::V0_4)) {
+            // What 0.6 has and 0.5 has not, 0.4 has not either.
+            let lost = versions::convert(ome, OmeVersion::V0_5).map_err(|reason| {
+                let image = nearest.or(array).map_or(Path::new(""), |node| &*node.path);
+                Error::format(image, Refusal::Unsupported(reason))
+            })?;
+            all.notes.extend(groups::note_of_lost(&lost, "the image", OmeVersion::V0_4));
         }
         if let Some(ome) = ome.map(|(ome, _)| ome).or(ome_of_array) {
             all.attributes.insert(OME.to_owned(), ome);
