@@ -131,7 +131,10 @@ pub(super) fn is_complete(names: &[String], dimensions: usize) -> bool {
 /// What OME-Zarr says names an array `0`. Where there is none of that name, it waits among the writer's own attributes
 /// until there is one again.
 pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String, Value>) {
-    if let Some(ome) = user.shift_remove(OME) {
+    // What is only called so stays where it is.
+    if user.get(OME).is_some_and(ngff::is_of_any_version)
+        && let Some(ome) = user.shift_remove(OME)
+    {
         own.insert(OME.to_owned(), ome);
     }
 }
