@@ -263,8 +263,10 @@ typedef struct sw_config {
     sw_ring_full ring_full;
     // With SW_RING_FULL_BLOCK, how many milliseconds calls with SW_AS_CONFIGURED wait. Default SW_FOREVER.
     int64_t ring_full_timeout_ms;
-    // Bytes for the frame buffers of the ring. Default 1 GiB, which sw_create takes 0.3 to 3 s to make, as fast as the
-    // system finds the memory. No more is taken than the array's frames need, or 4194304 of them.
+    // Bytes for the frame buffers of the ring, of which each counts as whole pages of 4096 bytes. Default 1 GiB, which
+    // sw_create takes 0.3 to 3 s to make, as fast as the system finds the memory. No more is taken than the array's
+    // frames need, or 4194304 of them. Images of a dataset whose frames have the same size share one ring, as large
+    // as the first of them says.
     size_t ring_bytes;
     // Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     size_t buffer_bytes;
@@ -531,9 +533,9 @@ typedef struct sw_stats {
     uint64_t bytes_in;
     // Encoded bytes of chunks in their shards.
     uint64_t bytes_out;
-    // Frame buffers that wait for the camera.
+    // Frame buffers that wait for the camera: of a ring that images share, those that this one can get now.
     uint64_t ring_free;
-    // All frame buffers.
+    // All frame buffers: of a ring that images share, those that this one may have at once.
     uint64_t ring_frames;
     // Shards closed.
     uint64_t shards_closed;
@@ -569,7 +571,7 @@ typedef struct sw_layout {
     size_t frame_bytes;
     // Bytes of one ring buffer that a camera may write.
     size_t buffer_bytes;
-    // Frame buffers in the ring.
+    // Frame buffers in the ring; where images share one, those that this one may have at once.
     uint64_t ring_frames;
     // How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
     // driver that keeps nearly all buffers has missing numbers given up earlier, even of frames that come in order:
@@ -1106,7 +1108,8 @@ sw_status sw_create_in(const struct sw_storage *storage,
 // It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 //
 // Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
-// be recorded as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
+// be recorded as missing. After a frame that was left out so, commit by numbers: SW_NEXT leaves none out.
+// SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
 sw_status sw_acquire(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_frame *frame);
 
 // As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in

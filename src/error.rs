@@ -53,12 +53,13 @@ pub enum Error {
     /// No free frame buffer: the workers or the disk are slower than the camera.
     #[error(
         "the ring is full{}: of {frames} frame buffers, {on_loan} are on loan to the caller, {waiting} hold frames \
-         that wait, {in_work} hold frames that are being written{}",
+         that wait, {in_work} hold frames that are being written{}{}",
         WaitedFor(*waited),
-        FreeSince(frames.saturating_sub(on_loan + waiting + in_work))
+        WithOthers(*others),
+        FreeSince(frames.saturating_sub(on_loan + waiting + in_work + others))
     )]
     RingFull {
-        /// The number of buffers in the ring.
+        /// The number of buffers in the ring, or of those that an image may have of a ring that others use as well.
         frames: usize,
         /// Those that the caller has acquired, and neither committed nor given back.
         on_loan: usize,
@@ -66,6 +67,8 @@ pub enum Error {
         waiting: usize,
         /// Those whose frames the workers have begun to encode and write.
         in_work: usize,
+        /// Those that other images have, or that are kept for them.
+        others: usize,
         /// How long the call waited for one.
         waited: Duration,
     },
@@ -271,6 +274,14 @@ struct WaitedFor(Duration);
 impl fmt::Display for WaitedFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < Duration::from_millis(1) { Ok(()) } else { write!(f, " after {:.3} s", self.0.as_secs_f64()) }
+    }
+}
+
+struct WithOthers(usize);
+
+impl fmt::Display for WithOthers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, ", {} are other images' or kept for them", self.0) }
     }
 }
 

@@ -203,10 +203,12 @@ impl Ring {
 
     /// Buffers that are on loan or committed.
     pub(crate) fn taken(&self) -> usize {
-        match &self.share {
-            Some(share) => share.held(),
-            None => self.memory.count - self.free_frames().min(self.memory.count),
-        }
+        self.share_held().unwrap_or_else(|| self.memory.count - self.free_frames().min(self.memory.count))
+    }
+
+    /// As [`Ring::taken`], of a ring whose buffers others use as well.
+    pub(crate) fn share_held(&self) -> Option<usize> {
+        self.share.as_ref().map(Share::held)
     }
 
     /// Whether somebody found no free buffer, and none has become free since.

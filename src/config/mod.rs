@@ -75,7 +75,8 @@ pub struct Config {
     /// Leave out chunks that hold only the fill value. Readers see the fill value there.
     pub skip_empty_chunks: bool,
     /// Bytes for the frame buffers of the ring, which are there when the acquisition is created: 1 GiB takes 0.3 to 3
-    /// s, as fast as the system finds the memory. No more is taken than the array's frames need, or 4,194,304 of them.
+    /// s, as fast as the system finds the memory. Each counts as whole pages of 4096 bytes. No more is taken than the
+    /// array's frames need, or 4,194,304 of them.
     pub ring_bytes: usize,
     /// How frames lie in ring buffers that the camera fills in place. `None`: rows follow each other without a gap.
     pub frame_layout: Option<FrameLayout>,

@@ -176,11 +176,13 @@ impl Shared {
             |from: u64, to: u64, limit: usize| usize::try_from(from.saturating_sub(to)).unwrap_or(0).min(limit);
         // Each of a moment of its own, but never more than there are.
         let released = self.ring.released.load(Relaxed);
-        let committed = within(counters.frames_accepted.load(Relaxed), released, frames - free.min(frames));
+        let busy = frames - free.min(frames);
+        let own = self.ring.share_held().map_or(busy, |held| held.min(busy));
+        let committed = within(counters.frames_accepted.load(Relaxed), released, own);
         let done = counters.frames_done.load(Relaxed);
         let in_work = within(counters.frames_begun.load(Relaxed), done, committed);
-        let on_loan = frames - free.min(frames) - committed;
-        Error::RingFull { frames, on_loan, waiting: committed - in_work, in_work, waited }
+        let (on_loan, others) = (own - committed, busy - own);
+        Error::RingFull { frames, on_loan, waiting: committed - in_work, in_work, others, waited }
     }
 
     /// Somebody wants to hear of the ring: what waits for nothing but that is looked after from now on.

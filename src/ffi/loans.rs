@@ -207,9 +207,9 @@ impl Loans {
     fn full_after(&self, error: Error, start: Instant) -> Told {
         match error {
             // Not how long the last look took; and what was put aside for others is with nobody.
-            Error::RingFull { frames, on_loan, waiting, in_work, .. } => {
+            Error::RingFull { frames, on_loan, waiting, in_work, others, .. } => {
                 let (on_loan, waited) = (on_loan.saturating_sub(self.aside()), start.elapsed());
-                Error::RingFull { frames, on_loan, waiting, in_work, waited }.into()
+                Error::RingFull { frames, on_loan, waiting, in_work, others, waited }.into()
             }
             other => other.into(),
         }

@@ -10,7 +10,7 @@ use super::config::convert::known;
 use super::config::sw_config;
 use super::log::Context;
 use super::pointer::list_up_to;
-use super::status::{Outcome, SW_ERROR_NULL, refuse};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::aligned_memory::RingBuffers;
 use crate::plan::RING_FRAMES_MAX;
 
@@ -65,7 +65,13 @@ pub(super) unsafe fn own_buffers(config: *const sw_config) -> Outcome<Option<Own
     // SAFETY: as the caller promises.
     let places = unsafe { list_up_to(config.own_buffers, config.own_buffer_count, RING_FRAMES_MAX, names) }?;
     if places.is_empty() {
-        return Ok(None);
+        return match (config.own_buffer_bytes, config.own_buffers_release) {
+            (0, None) => Ok(None),
+            (0, Some(_)) => refuse!(SW_ERROR_ARGUMENT, "sw_config.own_buffers_release is set without own_buffers"),
+            (bytes, _) => {
+                refuse!(SW_ERROR_ARGUMENT, "sw_config.own_buffer_bytes = {bytes}: it is set without own_buffers")
+            }
+        };
     }
     let places: Option<Vec<_>> = places.iter().map(|&place| NonNull::new(place.cast::<u8>())).collect();
     let Some(places) = places else { return refuse!(SW_ERROR_NULL, "one of sw_config.own_buffers is null") };

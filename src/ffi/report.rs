@@ -35,9 +35,9 @@ pub struct sw_stats {
     pub bytes_in: u64,
     /// Encoded bytes of chunks in their shards.
     pub bytes_out: u64,
-    /// Frame buffers that wait for the camera.
+    /// Frame buffers that wait for the camera: of a ring that images share, those that this one can get now.
     pub ring_free: u64,
-    /// All frame buffers.
+    /// All frame buffers: of a ring that images share, those that this one may have at once.
     pub ring_frames: u64,
     /// Shards closed.
     pub shards_closed: u64,
@@ -125,7 +125,7 @@ pub struct sw_layout {
     pub frame_bytes: usize,
     /// Bytes of one ring buffer that a camera may write.
     pub buffer_bytes: usize,
-    /// Frame buffers in the ring.
+    /// Frame buffers in the ring; where images share one, those that this one may have at once.
     pub ring_frames: u64,
     /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
     /// driver that keeps nearly all buffers has missing numbers given up earlier, even of frames that come in order:

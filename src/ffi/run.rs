@@ -169,7 +169,8 @@ pub unsafe extern "C" fn sw_create_in(
 /// It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 ///
 /// Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
-/// be recorded as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
+/// be recorded as missing. After a frame that was left out so, commit by numbers: SW_NEXT leaves none out.
+/// SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_acquire(
     acquisition: *mut sw_acquisition,

@@ -63,9 +63,11 @@ impl Contrast {
     /// Takes pixels of a frame, as many as there are to be looked at.
     pub(crate) fn add(&self, channel: usize, mut pixels: Vec<f64>) {
         pixels.retain(|value| value.is_finite());
-        pixels.sort_unstable_by(f64::total_cmp);
         let outliers = pixels.len() / OUTLIERS;
-        let (Some(&start), Some(&end)) = (pixels.get(outliers), pixels.iter().nth_back(outliers)) else { return };
+        let Some(last) = pixels.len().checked_sub(1 + outliers) else { return };
+        // Two selections take a quarter of the time of sorting, which short runs would feel.
+        let (_, &mut start, _) = pixels.select_nth_unstable_by(outliers, f64::total_cmp);
+        let (_, &mut end, _) = pixels.select_nth_unstable_by(last, f64::total_cmp);
         if start >= end {
             // Nothing is seen yet.
             return;

@@ -330,3 +330,26 @@ fn many_short_images_are_a_long_run() {
         }
     }
 }
+
+#[test]
+fn a_full_ring_that_images_share_tells_its_own_buffers_from_those_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = Dataset::create(dir.path().join("run.zarr")).unwrap();
+    let [one, two] = ["one", "two"].map(|name| dataset.acquisition(name, plate_config(0)).unwrap());
+    let take_all = |image: &Acquisition| -> Vec<_> { std::iter::from_fn(|| image.try_acquire().ok()).collect() };
+    let (of_one, of_two) = (take_all(&one), take_all(&two));
+    assert!(!of_one.is_empty() && !of_two.is_empty());
+    let told = |image: &Acquisition| match image.try_acquire().map(drop).unwrap_err() {
+        error @ Error::RingFull { frames, on_loan, waiting: 0, in_work: 0, others, .. } => {
+            assert_eq!(frames, on_loan + others, "{error}");
+            assert!(error.to_string().contains(&format!(", {others} are other images' or kept for them")), "{error}");
+            (on_loan, others > 0)
+        }
+        other => panic!("{other}"),
+    };
+    assert_eq!([told(&one), told(&two)], [(of_one.len(), true), (of_two.len(), true)]);
+    drop((of_one, of_two));
+    for image in [one, two] {
+        image.finish().unwrap();
+    }
+}

@@ -328,7 +328,7 @@ fn a_slow_disk_is_an_error_each_time_when_told_so_and_costs_nothing() {
 fn a_full_ring_accounts_for_all_its_buffers() {
     let text = |on_loan, waiting| {
         let waited = Duration::from_millis(20);
-        Error::RingFull { frames: 8, on_loan, waiting, in_work: 2, waited }.to_string()
+        Error::RingFull { frames: 8, on_loan, waiting, in_work: 2, others: 0, waited }.to_string()
     };
     let known = "the ring is full after 0.020 s: of 8 frame buffers, 1 are on loan to the caller, 5 hold frames that \
                  wait, 2 hold frames that are being written";

@@ -373,8 +373,10 @@ pub struct sw_config {
     pub ring_full: sw_ring_full,
     /// With SW_RING_FULL_BLOCK, how many milliseconds calls with SW_AS_CONFIGURED wait. Default SW_FOREVER.
     pub ring_full_timeout_ms: i64,
-    /// Bytes for the frame buffers of the ring. Default 1 GiB, which sw_create takes 0.3 to 3 s to make, as fast as the
-    /// system finds the memory. No more is taken than the array's frames need, or 4194304 of them.
+    /// Bytes for the frame buffers of the ring, of which each counts as whole pages of 4096 bytes. Default 1 GiB, which
+    /// sw_create takes 0.3 to 3 s to make, as fast as the system finds the memory. No more is taken than the array's
+    /// frames need, or 4194304 of them. Images of a dataset whose frames have the same size share one ring, as large
+    /// as the first of them says.
     pub ring_bytes: usize,
     /// Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     pub buffer_bytes: usize,

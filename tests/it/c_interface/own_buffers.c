@@ -118,6 +118,8 @@ int main(int argc, char **argv) {
     refused(argv[1], config_with(buffers, 2, BYTES), SW_ERROR_CONFIG, "2 buffers");
     refused(argv[1], config_with(buffers, 0, BYTES), SW_ERROR_ARGUMENT, "own_buffer_count");
     refused(argv[1], config_with(NULL, BUFFERS, BYTES), SW_ERROR_NULL, "own_buffers is null");
+    refused(argv[1], config_with(NULL, 0, BYTES), SW_ERROR_ARGUMENT, "own_buffer_bytes = ");
+    refused(argv[1], config_with(NULL, 0, 0), SW_ERROR_ARGUMENT, "own_buffers_release is set");
     EACH(memory + at * 2 * BYTES + (at == 3 ? 64 : 0));
     refused(argv[1], config_with(buffers, BUFFERS, BYTES), SW_ERROR_CONFIG,
             "buffer 3 must start on a multiple of 4096");

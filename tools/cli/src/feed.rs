@@ -142,7 +142,14 @@ mod tests {
     impl FrameSink for Notebook {
         fn take(&mut self, number: u64, _index: u64, fill: Fill) -> Result<(), FrameRefusal> {
             if self.full_at.contains(&number) {
-                let full = Error::RingFull { frames: 4, on_loan: 0, waiting: 4, in_work: 0, waited: Duration::ZERO };
+                let full = Error::RingFull {
+                    frames: 4,
+                    on_loan: 0,
+                    waiting: 4,
+                    in_work: 0,
+                    others: 0,
+                    waited: Duration::ZERO,
+                };
                 return Err(FrameRefusal::Engine(full));
             }
             let mut frame = [0];

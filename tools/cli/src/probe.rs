@@ -216,20 +216,8 @@ fn try_codec(
     };
     let dims = vec![Dim::time(None), Dim::y(args.camera.height.into()), Dim::x(args.camera.width.into())];
     let path = folder.join("run.zarr");
-    let config = Config {
-        dtype,
-        dims,
-        codec: compressor.into(),
-        storage: args.engine.storage,
-        guard_maps: args.engine.guard_maps,
-        checkpoint_every: args.engine.checkpoint_every,
-        ring_bytes: usize::try_from(args.engine.memory.saturating_sub(camera.held_bytes())).unwrap_or(usize::MAX),
-        workers: args.engine.workers,
-        affinity: args.engine.affinity.clone(),
-        sync: !args.engine.no_sync,
-        overwrite: true,
-        ..Config::default()
-    };
+    let config =
+        Config { dtype, dims, codec: compressor.into(), overwrite: true, ..args.engine.config(camera.held_bytes()) };
     let acquisition = Acquisition::create(&path, config)?;
     let start = Instant::now();
     let mut number = 0;

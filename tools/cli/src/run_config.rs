@@ -28,18 +28,11 @@ pub(crate) fn config(
         index_location: args.layout.index.unwrap_or_default(),
         index_checksum: !args.layout.encoding.no_index_checksum,
         volume: args.volume.volume()?,
-        storage: args.engine.storage,
-        guard_maps: args.engine.guard_maps,
-        checkpoint_every: args.engine.checkpoint_every,
-        ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
         pixel_format: recording.pixel_format,
         unused_low_bits: recording.unused_low_bits,
         frame_layout: recording.layout,
         orientation: args.recording.turn(),
         ring_full: args.pace.ring_full()?,
-        workers: args.engine.workers,
-        affinity: args.engine.affinity.clone(),
-        sync: !args.engine.no_sync,
         channels: channels(&recording.channels[..named]),
         manifest: args.run.manifest.clone(),
         pyramid: args.run.downsampling(),
@@ -47,7 +40,7 @@ pub(crate) fn config(
         key: args.run.key.clone(),
         ome: args.run.ome,
         overwrite: args.run.overwrite,
-        ..Config::default()
+        ..args.engine.config(held_bytes)
     })
 }
 

@@ -41,11 +41,11 @@ impl Limit {
             let slice = self.slice();
             match py.detach(|| attempt(slice)) {
                 Ok(value) => return Ok(value),
-                Err(Error::RingFull { frames, on_loan, waiting, in_work, .. }) => {
+                Err(Error::RingFull { frames, on_loan, waiting, in_work, others, .. }) => {
                     py.check_signals()?;
                     if self.is_over() {
                         let waited = self.start.elapsed();
-                        return Err(exception(py, &Error::RingFull { frames, on_loan, waiting, in_work, waited }));
+                        return Err(exception(py, &Error::RingFull { frames, on_loan, waiting, in_work, others, waited }));
                     }
                 }
                 Err(error) => return Err(exception(py, &error)),

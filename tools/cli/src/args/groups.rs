@@ -7,8 +7,8 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use shardwright::words;
 use shardwright::{
-    BloscCname, Compressor, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, OmeVersion, Orientation,
-    PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Compressor, Config, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, OmeVersion,
+    Orientation, PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 use super::values::{AxisOrigin, Camera, Length, Rate, bytes, one_of, positive, seconds, whole};
@@ -334,6 +334,23 @@ pub(crate) struct EngineArgs {
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,
+}
+
+impl EngineArgs {
+    /// A configuration with these settings and no others. `held_bytes`: of the memory for frames, what is not the
+    /// ring's.
+    pub(crate) fn config(&self, held_bytes: u64) -> Config {
+        Config {
+            workers: self.workers,
+            affinity: self.affinity.clone(),
+            ring_bytes: usize::try_from(self.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
+            storage: self.storage,
+            guard_maps: self.guard_maps,
+            checkpoint_every: self.checkpoint_every,
+            sync: !self.no_sync,
+            ..Config::default()
+        }
+    }
 }
 
 /// What work on a dataset takes.
