@@ -74,17 +74,19 @@ impl Decompressor {
         }
     }
 
-    /// Decompresses members, of which there may be several, and returns how long all are together.
+    /// Decompresses members, of which there may be several, and returns how long all are together. Zeros may follow a
+    /// member, as gzip and zlib's readers take them for padding.
     fn members(&mut self, encoded: &[u8], raw: &mut [u8]) -> Result<usize> {
-        let (mut at, mut length) = (0, 0);
+        let (mut rest, mut length) = (encoded, 0);
         loop {
-            let rest = &encoded[at..];
-            if at > 0 && !rest.starts_with(&MAGIC) {
+            let (taken, made) = self.stream(NAME, sys::libdeflate_gzip_decompress_ex, rest, &mut raw[length..])?;
+            (rest, length) = (&rest[taken..], length + made);
+            let padding = rest.iter().take_while(|&&byte| byte == 0).count();
+            rest = &rest[padding..];
+            if !rest.starts_with(&MAGIC) {
                 expect_end(NAME, rest)?;
                 return Ok(length);
             }
-            let (taken, made) = self.stream(NAME, sys::libdeflate_gzip_decompress_ex, rest, &mut raw[length..])?;
-            (at, length) = (at + taken, length + made);
         }
     }
 }

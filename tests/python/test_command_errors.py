@@ -113,8 +113,6 @@ def test_outputs_that_exist(fails, dataset, movie_tif, tmp_path):
         error = fails(*words, code=1, parts=["already exists", "--overwrite"])
         assert error["kind"] == "exists"
     fails("repack", movie_tif.parent / "run.ome.zarr", tmp_path / "mine", code=1, parts=["already exists"])
-    fails("manifest", dataset, tmp_path / "mine", code=1, parts=["already exists"])
-    fails("manifest", dataset, tmp_path / "mine", "--overwrite", code=1, parts=["mine"])
     fails("replay", movie_tif, tmp_path / "mine", "--overwrite", code=1, parts=["never overwritten"])
     fails("replay", movie_tif, movie_tif / "below", code=1, parts=["below"])
     assert (tmp_path / "taken.tif").read_text() == (tmp_path / "mine/letter.txt").read_text() == "mine"
@@ -348,3 +346,41 @@ def test_pages_of_help(command, name):
             rest = line.split("  ")[-1].strip()
             following = lines[number + 1].strip() if number + 1 < len(lines) else ""
             assert rest and not rest.startswith("--") or following, line
+
+
+def test_an_output_in_a_file_is_in_the_way_for_every_command(fails, dataset, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("somebody's")
+    for name in ("x", "x.ozx"):
+        out = file / name
+        camera = ("--camera", "64x64xu16@50", "--frames", 5)
+        calls = [
+            ("manifest", dataset, out),
+            ("export", dataset / "0", file / "x.tif"),
+            ("repack", dataset, out),
+            ("replay", "synthetic", out, *camera),
+            ("probe", out, "--camera", "64x64xu16@50"),
+        ]
+        for words in calls:
+            error = fails(*words, code=1, parts=["is a file, so there can't be"])
+            assert error["kind"] == "exists", error
+    assert file.read_text() == "somebody's"
+
+
+def test_an_array_behind_a_link_out_is_told_once_and_not_as_lost(command, dataset, tmp_path):
+    (dataset / "0").rename(tmp_path / "elsewhere")
+    (dataset / "0").symlink_to("../elsewhere")
+    told = subprocess.run([command, "verify", dataset, "--json"], capture_output=True, text=True)
+    (finding,) = [finding for finding in json.loads(told.stdout)["findings"] if finding["severity"] != "note"]
+    assert finding["severity"] == "unchecked" and "--follow-links" in finding["what"]
+    assert told.returncode == 5
+    subprocess.run([command, "verify", dataset, "--follow-links"], check=True, capture_output=True)
+
+
+def test_manifests_do_not_offer_to_replace_what_they_never_replace(fails, dataset, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/notes.txt").write_text("somebody's")
+    for options in ([], ["--overwrite"]):
+        error = fails("manifest", dataset, tmp_path / "folder", *options, code=1, parts=["never replaced"])
+        assert error["kind"] == "exists" and "--overwrite" not in error["message"]
+    assert [file.name for file in (tmp_path / "folder").iterdir()] == ["notes.txt"]

@@ -190,6 +190,7 @@ def test_several_members_of_gzip_are_read_as_zarr_python_reads_them(told, tmp_pa
     cases = {
         "twice": gzip.compress(raw) * 2, "halves": gzip.compress(raw[:10]) + gzip.compress(raw[10:]),
         "empty": gzip.compress(raw) + gzip.compress(b""), "short": gzip.compress(raw[:10]), "one": gzip.compress(raw),
+        "padded": gzip.compress(raw) + bytes(7), "apart": gzip.compress(raw[:10]) + bytes(3) + gzip.compress(raw[10:]),
         "more": gzip.compress(raw) + gzip.compress(b"x"), "cut": (gzip.compress(raw) * 2)[:-1],
     }  # fmt: skip
     for name, chunk in cases.items():
@@ -199,7 +200,7 @@ def test_several_members_of_gzip_are_read_as_zarr_python_reads_them(told, tmp_pa
         else:
             zarr.create_array(path, data=DATA, chunks=(4, 4), compressors=zarr.codecs.GzipCodec(level=1))
         (path / ("0.0" if make is zarr2 else "c/0/0")).write_bytes(chunk)
-        is_whole = name in ("halves", "empty", "one")
+        is_whole = name in ("halves", "empty", "one", "padded", "apart")
         if is_whole:
             assert_same(zarr.open_array(path, mode="r")[...], DATA, name)
             told("verify", path)

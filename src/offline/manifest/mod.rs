@@ -243,11 +243,14 @@ pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
     if !out.exists() {
         return Ok(());
     }
+    if !holds_manifests(out)? {
+        return Err(Error::format(
+            out,
+            "holds no manifests, or other things beside them, so it is never replaced: choose another path",
+        ));
+    }
     if !overwrite {
         return Err(Error::Exists { path: out.to_path_buf() });
-    }
-    if !holds_manifests(out)? {
-        return Err(Error::format(out, "holds something else than manifests, so it is never replaced"));
     }
     Ok(())
 }

@@ -35,10 +35,18 @@ impl Check<'_> {
 
     /// Whether all folders of an array's chunks could be listed. Otherwise chunks that were not seen are not lost.
     pub(super) fn is_listed(&self, array: &Array) -> bool {
-        let is_within = |path: &Path| path.starts_with(array.folder()) && !look::is_file(path);
-        !self.tree.broken.iter().any(|error| match error {
-            Error::Format { path, .. } | Error::Unsupported { path, .. } | Error::Io { path, .. } => is_within(path),
-            _ => false,
+        !self.broken_paths().any(|path| path.starts_with(array.folder()) && !look::is_file(path))
+    }
+
+    /// Whether it is told of something below a folder that it can't be read.
+    pub(super) fn is_told_of(&self, folder: &Path) -> bool {
+        self.broken_paths().any(|path| path.starts_with(folder))
+    }
+
+    fn broken_paths(&self) -> impl Iterator<Item = &Path> {
+        self.tree.broken.iter().filter_map(|error| match error {
+            Error::Format { path, .. } | Error::Unsupported { path, .. } | Error::Io { path, .. } => Some(&**path),
+            _ => None,
         })
     }
 

@@ -219,6 +219,9 @@ impl<'a> CheckRun<'a> {
                     let name = group.image.clone();
                     self.notes_of(&own, &group.path);
                     let Some(node) = self.check.tree.array(&name) else {
+                        if self.check.is_told_of(&self.check.root.join(&name)) {
+                            continue;
+                        }
                         let what = format!("its writer made an array {name} in it, which is not there");
                         self.check.damage(&group.path, what);
                         continue;

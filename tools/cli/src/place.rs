@@ -22,10 +22,14 @@ pub(crate) fn replaces(output: &Path) -> Failure {
 }
 
 /// Refuses an output in the place of a link that leads nowhere, or behind one: it may lead to a disk that is not there
-/// now. Devices, pipes and sockets are no outputs either: a rename would take their names from them.
+/// now. In a file, nothing can be. Devices, pipes and sockets are no outputs either: a rename would take their names from them.
 pub(crate) fn refuse_unusable(output: &Path) -> Result<(), Failure> {
     if let Some(link) = output.ancestors().find(|above| above.is_symlink() && !above.exists()) {
         return Err(Failure::exists(link, "it is a link that leads nowhere: remove it, or choose another path"));
+    }
+    if let Some(file) = output.ancestors().skip(1).find(|above| above.is_file()) {
+        let help = format!("it is a file, so there can't be {} in it: choose another path", output.display());
+        return Err(Failure::exists(file, &help));
     }
     match output.metadata() {
         Ok(there) if !there.is_file() && !there.is_dir() => {

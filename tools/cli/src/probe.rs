@@ -20,7 +20,7 @@ use crate::args::ProbeArgs;
 use crate::console::{say, tell};
 use crate::failure::{Failure, exit};
 use crate::machine::free_bytes;
-use crate::place::refuse_dataset;
+use crate::place::{refuse_dataset, refuse_unusable};
 use crate::report::{bytes_text, joined, table};
 use crate::source::FrameSource;
 use crate::source::synthetic::Synthetic;
@@ -96,6 +96,7 @@ impl Drop for ScratchFolder {
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &ProbeArgs) -> Result<u8, Failure> {
+    refuse_unusable(&args.path)?;
     refuse_dataset(&args.path)?;
     let scratch = ScratchFolder::create(&args.path)?;
     let step = |what: &str| {
