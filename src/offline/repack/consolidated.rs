@@ -144,7 +144,10 @@ pub(super) fn refuse_broken(root: &Path, groups: &[RepackedGroup]) -> Result<()>
         // What else is wrong with a group's document is told by whoever needs it.
         let document = document::read(&folder.join("zarr.json")).ok().flatten();
         if let Some(fault) = document.as_ref().and_then(consolidated::broken) {
-            return Err(Error::format(folder, format!("its consolidated metadata {fault}{help}")));
+            return Err(Error::format(
+                folder,
+                format!("its consolidated metadata {fault}; mend them, or remove them, as readers do without"),
+            ));
         }
     }
     Ok(())
