@@ -112,7 +112,8 @@ def test_a_scale_keeps_the_folder_that_it_stands_in(tool, tmp_path, key):
 @pytest.mark.parametrize("key", ["../b", "a/../../b", "/b"])
 def test_a_scale_outside_of_its_volume_is_refused(tool, tmp_path, key):
     group(tmp_path / "a.zarr", ["0"])
-    tool("repack", tmp_path / "a.zarr", tmp_path / "v/v", "--dialect", "precomputed", "--codec", "gzip", "--scale-key", "b")
+    volume = ["--dialect", "precomputed", "--codec", "gzip", "--scale-key", "b"]
+    tool("repack", tmp_path / "a.zarr", tmp_path / "v/v", *volume)
     info = json.loads((tmp_path / "v/v/info").read_text())
     info["scales"][0]["key"] = key
     (tmp_path / "v/v/info").write_text(json.dumps(info))
