@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 /// The document in which a group of Zarr v2 has it.
 pub(crate) const OF_ZARR2: &str = ".zmetadata";
 const FIELD: &str = "consolidated_metadata";
+/// What is said of it where nodes have no place in it.
+pub(crate) const NO_METADATA: &str = "have no object `metadata`, in which the nodes would be";
 /// What is there in Zarr v2, by the key of its document.
 const FORMAT: &str = "zarr_consolidated_format";
 
@@ -93,6 +95,15 @@ impl ConsolidatedMetadata {
 /// What the document of a group of Zarr v3 has, if it is not null.
 pub(crate) fn of(document: &Value) -> Option<&Value> {
     document.get(FIELD).filter(|said| !said.is_null())
+}
+
+/// For what readers refuse all of it in the document of a group of Zarr v3, if they do.
+pub(crate) fn broken(document: &Value) -> Option<String> {
+    let said = ConsolidatedMetadata { said: of(document)?.clone(), is_zarr2: false };
+    match said.metadata() {
+        None => Some(NO_METADATA.to_owned()),
+        Some(_) => said.fault(),
+    }
 }
 
 /// Whether the document of a group of Zarr v3 has it, be it null.

@@ -30,7 +30,7 @@ fn float(value: &Value, size: usize) -> Option<Vec<u8>> {
     let number = match value {
         // A zero stands before a token that JSON does not have: see `fs::document`.
         Value::Number(number) => number.as_f64()?,
-        Value::String(text) => match text.trim_start_matches('\0') {
+        Value::String(text) => match text.strip_prefix('\0').unwrap_or(text) {
             "NaN" => f64::NAN,
             "Infinity" => f64::INFINITY,
             "-Infinity" => f64::NEG_INFINITY,

@@ -15,13 +15,17 @@ const OLD: [&str; 3] = ["0.1", "0.2", "0.3"];
 /// The keys that OME-Zarr has among the attributes of a group.
 const KEYS: [&str; 7] = ["multiscales", "omero", "labels", "image-label", "plate", "well", "bioformats2raw.layout"];
 
-/// What OME-Zarr 0.5 or 0.6 says in `ome`, as attributes of 0.4.
+/// Those that there are since 0.5.
+const MORE: [&str; 2] = ["series", "scene"];
+/// Those that have a version each in 0.4.
+const VERSIONED: [&str; 4] = ["multiscales", "image-label", "plate", "well"];
+
+/// What OME-Zarr 0.5 says in `ome`, as attributes of 0.4.
 pub(crate) fn to_0_4(ome: &Value) -> Map<String, Value> {
-    let mut ome = ome.clone();
-    versions::convert(&mut ome, OmeVersion::V0_5);
     let mut attributes = ome.as_object().cloned().unwrap_or_default();
     attributes.shift_remove("version");
-    for part in attributes.iter_mut().filter(|(key, _)| *key != "omero").flat_map(|(_, value)| parts(value)) {
+    for part in attributes.iter_mut().filter(|(key, _)| VERSIONED.contains(&key.as_str())).flat_map(|(_, it)| parts(it))
+    {
         part.insert("version".to_owned(), json!("0.4"));
     }
     attributes
@@ -34,6 +38,11 @@ pub(crate) fn is_ome(ome: &Value) -> bool {
         Some(_) => versions::version(ome).is_some(),
         None => said.contains_key("series") || KEYS.iter().any(|key| is_of_ome(said, key, true)),
     }
+}
+
+/// Whether a group's attribute `ome` is OME-Zarr's, of whatever version, rather than something that is only called so.
+pub(crate) fn is_of_any_version(ome: &Value) -> bool {
+    is_ome(ome) || KEYS.iter().chain(&MORE).any(|key| ome.get(*key).is_some())
 }
 
 /// Moves what OME-Zarr 0.4 says among a group's attributes to where 0.5 has it. What stands there already stays, and so
@@ -53,7 +62,7 @@ pub(crate) fn from_0_4(attributes: &mut Map<String, Value>, is_labels: bool) -> 
     let mut ome = Map::from_iter([("version".to_owned(), json!("0.5"))]);
     for key in found {
         let Some(mut value) = attributes.shift_remove(key) else { continue };
-        if key != "omero" {
+        if VERSIONED.contains(&key) {
             parts(&mut value).for_each(|part| drop(part.shift_remove("version")));
         }
         ome.insert(key.to_owned(), value);
@@ -61,6 +70,37 @@ pub(crate) fn from_0_4(attributes: &mut Map<String, Value>, is_labels: bool) -> 
     versions::put_versions(&mut ome, OmeVersion::V0_5);
     attributes.insert("ome".to_owned(), Value::Object(ome));
     Ok(())
+}
+
+/// What among a group's attributes looks like OME-Zarr's metadata, of which it is not known what they mean, for a
+/// sentence about the group.
+pub(crate) fn unknown(attributes: &Value) -> Option<String> {
+    let known = "which is not known here; 0.4, 0.5 and 0.6 are, as texts";
+    let Some(ome) = attributes.get("ome") else {
+        let (key, part) = [("multiscales", "datasets"), ("plate", "wells")].into_iter().find_map(|(key, list)| {
+            let said = attributes.get(key)?;
+            let part = said.get(0).unwrap_or(said);
+            part.get(list).is_some_and(Value::is_array).then_some((key, part))
+        })?;
+        return Some(match part.get("version") {
+            Some(version) => format!("has `{key}` of the version {version} among its attributes, {known}"),
+            None => format!("has `{key}` among its attributes that are not as OME-Zarr 0.4 has them in Zarr v2"),
+        });
+    };
+    let has = |key: &&str| ome.get(*key).is_some();
+    if !KEYS.iter().chain(&MORE).any(has) {
+        return None;
+    }
+    match (versions::version(ome), ome.get("version")) {
+        (Some(_), _) => {
+            let is_list = ome.get("multiscales").is_none_or(Value::is_array);
+            (!is_list).then(|| "has `multiscales` in `ome` that are no list of images".to_owned())
+        }
+        (None, Some(version)) => Some(format!("has OME-Zarr's metadata of the version {version}, {known}")),
+        (None, None) => {
+            Some("has OME-Zarr's metadata in `ome` without a version; put the \"version\" there, 0.5 or 0.6".to_owned())
+        }
+    }
 }
 
 /// Whether what stands under a key is what OME-Zarr has there.

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::level_frames::LevelFrames;
+use super::ngff;
 use super::rules::Rules;
 use super::slot_header::HEADER_BYTES;
 use crate::config::Placement;
@@ -34,9 +35,6 @@ const DIMENSIONS: &str = "dimensions";
 const CHANNEL_DIMENSION: &str = "channel_dimension";
 /// OME-Zarr's metadata, where a format has no other place for them.
 pub(crate) const OME: &str = "ome";
-/// What it says of an array of another writer.
-const OF_OTHERS: [&str; 3] = [OME, DIMENSIONS, CHANNEL_DIMENSION];
-
 /// How many ranges of missing frames the attributes name; the count goes on beyond.
 pub(crate) const MISSING_RANGES_MAX: usize = 10_000;
 
@@ -174,7 +172,17 @@ pub(crate) fn is_own(said: &Value) -> bool {
     let Some(said) = said.as_object() else { return false };
     let has_writer = said.get(WRITER).and_then(Value::as_str).is_some_and(|writer| uuid(writer).is_some());
     let is_of_run = said.get(VERSION).is_some_and(Value::is_string) && (has_writer || said.contains_key(ORDER));
-    is_of_run || (!said.is_empty() && said.keys().all(|key| OF_OTHERS.contains(&key.as_str())))
+    is_of_run || (!said.is_empty() && said.iter().all(is_of_others))
+}
+
+/// Whether a field is what it says of an array of another writer.
+fn is_of_others((field, said): (&String, &Value)) -> bool {
+    match field.as_str() {
+        OME => ngff::is_of_any_version(said),
+        DIMENSIONS => said.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
+        CHANNEL_DIMENSION => said.is_string() || said.is_null(),
+        _ => false,
+    }
 }
 
 /// Whether a group with these attributes is an image whose writer did not finish, and that no recovery has completed.

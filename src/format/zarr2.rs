@@ -201,6 +201,10 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
         settings.insert("id".into(), json!(name));
         settings
     });
+    let separator = match &layout.files {
+        Files::Grid { keys, .. } => keys.separator,
+        Files::Volume(_) => '/',
+    };
     let mut document = json!({
         "zarr_format": 2,
         "shape": shape,
@@ -210,7 +214,7 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
         "fill_value": fill_of(array),
         "order": "C",
         "filters": null,
-        "dimension_separator": "/",
+        "dimension_separator": separator,
     });
     if layout.has_index() {
         document["shards"] = json!(layout.chunks_per_file());

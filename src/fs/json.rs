@@ -1,8 +1,9 @@
 //! JSON as exactly as it is.
 //!
 //! A document that somebody else wrote goes on with all that it says. Python writes `NaN` and `Infinity`, which JSON
-//! does not have, and numbers of any size; an integer may be `-0`. Such a token becomes a string that no document has,
-//! a zero character and the token, and a token again when the document is written.
+//! does not have, and numbers of any size; an integer may be `-0`. Such a token becomes a string, a zero character and
+//! the token, and a token again when the document is written. So that no string of a document is one of these, those
+//! that begin with a zero character get another one before it meanwhile.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 use std::fs::File;
@@ -13,6 +14,9 @@ use serde_json::Value;
 
 /// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
 pub(crate) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// A zero character in a string.
+const ZERO: &[u8] = br"\u0000";
 
 /// What editors on Windows put before a text. Python's parser skips it, too.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -55,20 +59,33 @@ fn unmarked(text: Vec<u8>) -> Vec<u8> {
         return text;
     }
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), &text[..]);
-    while let Some(at) = rest.windows(start.len()).position(|part| part == start) {
-        let (before, after) = (&rest[..at], &rest[at + start.len()..]);
-        let end = after.iter().position(|&byte| byte == b'"').unwrap_or(after.len());
+    while let Some(at) = rest.iter().position(|&byte| byte == b'"') {
+        let (before, string) = rest.split_at(at);
+        let (string, after) = string.split_at(string_len(string));
         out.extend_from_slice(before);
-        if is_beyond_json(&after[..end]) {
-            out.extend_from_slice(&after[..end]);
-            rest = after.get(end + 1..).unwrap_or_default();
-        } else {
-            out.extend_from_slice(start);
-            rest = after;
+        let inner = string.get(1..string.len() - 1).and_then(|inner| inner.strip_prefix(ZERO));
+        match inner {
+            Some(own) if own.starts_with(ZERO) => {
+                out.push(b'"');
+                out.extend_from_slice(own);
+                out.push(b'"');
+            }
+            Some(token) if is_beyond_json(token) => out.extend_from_slice(token),
+            _ => out.extend_from_slice(string),
         }
+        rest = after;
     }
     out.extend_from_slice(rest);
     out
+}
+
+/// The length of the string that a text begins with, with its quotes.
+fn string_len(text: &[u8]) -> usize {
+    let mut at = 1;
+    while at < text.len() && text[at] != b'"' {
+        at += 1 + usize::from(text[at] == b'\\');
+    }
+    (at + 1).min(text.len())
 }
 
 /// Whether a token is one that JSON, or its numbers here, do not have.
@@ -106,7 +123,7 @@ pub(crate) fn beyond_json(document: &Value) -> Option<(String, &str)> {
     }
 }
 
-/// The document with strings for such tokens; `None` where there are none.
+/// The document with strings for such tokens; `None` where there are none, and no strings that begin like these.
 fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out: Option<Vec<u8>> = None;
     let (mut at, mut copied) = (0, 0);
@@ -114,11 +131,13 @@ fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
         let start = at;
         match bytes[at] {
             b'"' => {
-                at += 1;
-                while at < bytes.len() && bytes[at] != b'"' {
-                    at += 1 + usize::from(bytes[at] == b'\\');
+                if bytes[at + 1..].starts_with(ZERO) {
+                    let out = out.get_or_insert_default();
+                    out.extend_from_slice(&bytes[copied..=at]);
+                    out.extend_from_slice(ZERO);
+                    copied = at + 1;
                 }
-                at += 1;
+                at += string_len(&bytes[at..]);
             }
             b'-' | b'0'..=b'9' | b'N' | b'I' => {
                 let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
@@ -167,11 +186,23 @@ mod tests {
     "a \" NaN, 99999999999999999999",
     "12345678901234567890123"
   ],
-  "é": "\u0000 NaN"
+  "é": "\u0000 NaN",
+  "zeros": [
+    "\u0000-0",
+    "\u0000NaN",
+    "\u0000\u0000-0",
+    "\u000012345678901234567890123",
+    "a\u0000-0",
+    "a\"\u0000-0",
+    "\\u0000-0",
+    "\u0000"
+  ],
+  "\u0000NaN": 1
 }"#;
         let document: Value = parse(text.as_bytes()).unwrap();
         assert_eq!(document["n"][0], "\0NaN");
         assert_eq!(document["n"][4], u64::MAX);
+        assert_ne!(document["zeros"][1], "\0NaN");
         assert_eq!(String::from_utf8(render(&document)).unwrap(), text);
         for broken in ["NaNa", "{\"a\": Infinit}", "1_0", "01e400", "1.e400", "\"", "-", "{\"a\\"] {
             assert!(parse::<Value>(broken.as_bytes()).is_err(), "{broken}");

@@ -42,17 +42,20 @@ impl Axis {
 
 impl Array {
     /// The dimensions as the OME-Zarr image describes them whose level this is; `None` where there is no such image.
+    /// Where it places the level by other means than a scale and a translation of each dimension, these have neither,
+    /// nor a unit, and [`notes`](Self::notes) say so.
     ///
     /// # Errors
     ///
     /// When the image's document can't be read.
     pub fn axes(&self) -> Result<Option<Vec<Axis>>> {
         let axes = self.with_level(|_, image, dataset| {
-            let PixelGrid { scale, translation } = image.place(dataset);
+            let place = image.place(dataset).ok();
             let axis = |(at, axis): (usize, AxisEntry<'_>)| {
+                let named = Axis { kind: axis.kind, ..Axis::new(axis.name?) };
+                let Some(PixelGrid { scale, translation }) = &place else { return Some(named) };
                 let translation = translation.as_ref().map_or(0.0, |translation| translation[at]);
-                let (name, unit) = (axis.name?.to_owned(), axis.unit.map(str::to_owned));
-                Some(Axis { name, kind: axis.kind, scale: scale[at], translation, unit })
+                Some(Axis { scale: scale[at], translation, unit: axis.unit.map(str::to_owned), ..named })
             };
             image.axes().enumerate().map(axis).collect::<Option<Vec<_>>>()
         })?;
@@ -76,6 +79,17 @@ impl Array {
     /// As for [`axes`](Self::axes).
     pub fn image_name(&self) -> Result<Option<String>> {
         Ok(self.with_level(|_, image, _| image.name().map(str::to_owned))?.flatten())
+    }
+
+    /// What to say where the image places the array by other means than a scale and a translation of each dimension.
+    pub(super) fn note_of_place(&self) -> Result<Option<String>> {
+        let reason = self.with_level(|_, image, dataset| image.place(dataset).err())?.flatten();
+        Ok(reason.map(|reason| {
+            format!(
+                "the image's {reason}: how far apart its pixels are, and where, is only known here where one scale and \
+                 one translation along each axis say it"
+            )
+        }))
     }
 
     /// Asks the metadata of the image whose level the array is: all, those of its levels, and those of this one.

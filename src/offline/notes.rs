@@ -41,6 +41,8 @@ impl Array {
     pub fn notes(&self) -> Result<Vec<String>> {
         let mut notes = self.notes_while(matches!(Lock::look_around(self.path()), Err(Error::Locked { .. })))?;
         notes.extend(stale::around(self.path(), &[self.path()]).into_iter().map(Stale::note));
+        // What can't be read is told to those who need it.
+        notes.extend(self.note_of_place().ok().flatten());
         Ok(notes)
     }
 

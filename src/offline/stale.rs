@@ -11,7 +11,7 @@ use super::hierarchy::walk::{Node, NodeKind, Tree};
 use super::hierarchy::{below, groups_around, has_all_above, has_node};
 use crate::error::Result;
 use crate::format::codecs::{BytesCodec, Chain};
-use crate::format::consolidated::ConsolidatedMetadata;
+use crate::format::consolidated::{ConsolidatedMetadata, NO_METADATA};
 use crate::format::keys::is_below;
 use crate::format::layout::{Files, Layout};
 use crate::format::{Metadata, fill_value, zarr2, zarr3};
@@ -85,7 +85,7 @@ fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
 /// For what readers of consolidated metadata refuse them, or see nodes that nobody else sees.
 fn faults(group: &Path, said: &ConsolidatedMetadata) -> Vec<String> {
     let Some(metadata) = said.metadata() else {
-        return vec!["have no object `metadata`, in which the nodes would be".to_owned()];
+        return vec![NO_METADATA.to_owned()];
     };
     let mut all: Vec<String> = said.fault().into_iter().collect();
     if !said.is_zarr2 {

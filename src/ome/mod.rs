@@ -5,10 +5,12 @@
 
 pub(crate) mod axes;
 pub(crate) mod contrast;
+mod conversion;
 pub(crate) mod grid;
 pub(crate) mod label;
 pub(crate) mod levels;
 pub(crate) mod multiscales;
+mod placement;
 pub(crate) mod plate;
 pub(crate) mod scene;
 pub(crate) mod versions;

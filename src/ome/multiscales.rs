@@ -8,6 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::grid::PixelGrid;
+use super::placement;
 use crate::config::{Dim, DimKind, Downsampling, OmeVersion};
 use crate::downsample::Method;
 
@@ -17,8 +18,10 @@ pub(super) const PHYSICAL: &str = "physical";
 pub(crate) const WRITER: &str = "shardwright";
 pub(crate) const PYRAMID: &str = "shardwright pyramid";
 const KEY: &str = "multiscales";
-const TRANSFORMATIONS: &str = "coordinateTransformations";
-const SYSTEMS: &str = "coordinateSystems";
+pub(super) const TRANSFORMATIONS: &str = "coordinateTransformations";
+pub(super) const SYSTEMS: &str = "coordinateSystems";
+/// More transformations of one level than this tell no reader anything.
+const MANY_WAYS: usize = 64;
 
 /// An image.
 #[derive(Debug, Clone, Copy)]
@@ -60,19 +63,25 @@ impl<'a> Multiscale<'a> {
         self.axis_values().iter().map(AxisEntry::parse)
     }
 
-    fn axis_values(self) -> &'a [Value] {
-        let system = || {
-            let name = self.system()?;
-            list(self.0, SYSTEMS).iter().find(|system| system["name"] == name)?.get("axes")?.as_array()
-        };
-        self.0["axes"].as_array().or_else(system).map_or(&[], Vec::as_slice)
+    pub(super) fn axis_values(self) -> &'a [Value] {
+        let of_system = || self.system()?.get("axes")?.as_array();
+        self.0["axes"].as_array().or_else(of_system).map_or(&[], Vec::as_slice)
     }
 
-    /// Of an image of 0.6, the name of the coordinate system that all of its levels are placed in.
-    pub(crate) fn system(self) -> Option<&'a str> {
-        let first = list(self.0, SYSTEMS).first()?["name"].as_str();
-        let output = self.levels().next().and_then(|level| list(level.0, TRANSFORMATIONS).first()?.get("output"));
-        output.and_then(|output| output["name"].as_str()).or(first)
+    /// Of an image of 0.6, the coordinate system that its levels are placed in.
+    pub(super) fn system(self) -> Option<&'a Value> {
+        let output = self.output()?;
+        list(self.0, SYSTEMS).iter().find(|system| system["name"] == *system_name(&output))
+    }
+
+    /// Of an image of 0.6, how its levels name that: as the first of them does, or by the name of the first system.
+    pub(crate) fn output(self) -> Option<Value> {
+        let first = list(self.0, SYSTEMS).first()?;
+        let said = || {
+            let level = self.levels().next()?;
+            self.own_ways(level).last()?.get("output").filter(|output| !system_name(output).is_null()).cloned()
+        };
+        said().or_else(|| Some(json!({"name": first["name"]})))
     }
 
     /// How the levels were made, if `by` says as in [`describe_levels`] that it made them.
@@ -86,14 +95,60 @@ impl<'a> Multiscale<'a> {
         list(self.0, "datasets").iter().map(Dataset)
     }
 
-    /// Where the pixels of a level are, as far as that is said: what nobody says is a distance of 1 from 0 on.
-    pub(crate) fn place(self, level: Dataset<'_>) -> PixelGrid {
-        let dims = self.axes().len();
-        // What is said of all levels comes after what is said of one. What 0.6 has there leads on, to other systems.
-        if self.system().is_some() {
-            level.known_grid(dims)
-        } else {
-            level.known_grid(dims).then(&Dataset(self.0).known_grid(dims))
+    /// Where the pixels of a level are: where nobody says it, at a distance of 1 from 0 on.
+    ///
+    /// # Errors
+    ///
+    /// How they are placed, for a sentence about the level, where that is no scale and translation of each axis.
+    pub(crate) fn place(self, level: Dataset<'_>) -> Result<PixelGrid, String> {
+        let place = || placement::compose(&placement::in_order(self.ways(level)?), self.axes().len());
+        place().map_err(|way| format!("level {:?} is placed by {way}", level.path().unwrap_or_default()))
+    }
+
+    /// The transformations from the elements of a level to the coordinates of the image, in their order.
+    pub(super) fn ways<'b>(self, level: Dataset<'b>) -> Result<Vec<&'b Value>, String>
+    where
+        'a: 'b,
+    {
+        let mut ways = self.own_ways(level);
+        let of_all = list(self.0, TRANSFORMATIONS);
+        if let Some(output) = self.output() {
+            let wanted = system_name(&output);
+            for pair in ways.windows(2) {
+                let (here, next) = (system_name(&pair[0]["output"]), system_name(&pair[1]["input"]));
+                if !pair[1]["input"].is_null() && here != next {
+                    return Err(format!("several transformations, of which {} does not go on from the last", pair[1]));
+                }
+            }
+            // Those of all levels lead on from one system to another; a level may be placed in one on the way.
+            while let Some(at) = ways.last().map(|way| system_name(&way["output"])).filter(|at| !at.is_null())
+                && at != wanted
+            {
+                let next = of_all.iter().find(|way| system_name(&way["input"]) == at);
+                match next.filter(|_| ways.len() <= of_all.len() + MANY_WAYS) {
+                    Some(next) => ways.push(next),
+                    None => return Err(format!("a way to the coordinate system {at}, and none leads on to {wanted}")),
+                }
+            }
+        }
+        // What names no systems comes after what is said of one level.
+        ways.extend(of_all.iter().filter(|way| way["input"].is_null() && way["output"].is_null()));
+        Ok(ways)
+    }
+
+    /// Those that begin at a level's array: its own, or one of all levels that says so.
+    fn own_ways<'b>(self, level: Dataset<'b>) -> Vec<&'b Value>
+    where
+        'a: 'b,
+    {
+        let own = list(level.0, TRANSFORMATIONS);
+        let begins = |way: &&Value| {
+            let path = way["input"].as_str().or_else(|| way["input"]["path"].as_str());
+            path.is_some() && path == level.path() && way["input"]["name"].is_null()
+        };
+        match own {
+            [] => list(self.0, TRANSFORMATIONS).iter().find(begins).into_iter().collect(),
+            own => own.iter().collect(),
         }
     }
 }
@@ -102,38 +157,11 @@ impl<'a> Dataset<'a> {
     pub(crate) fn path(self) -> Option<&'a str> {
         self.0["path"].as_str()
     }
+}
 
-    /// Where its pixels are, if that is said as [`dataset`] says it.
-    pub(crate) fn grid(self, dims: usize) -> Result<PixelGrid, String> {
-        let steps: Vec<_> = transformations(self.0).collect();
-        let numbers = |kind: &str| {
-            let numbers = steps.iter().find(|step| step["type"] == kind)?[kind].as_array()?;
-            numbers.iter().map(number).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
-        };
-        if let [only] = steps[..]
-            && only["type"] == "identity"
-        {
-            return Ok(PixelGrid { scale: vec![1.0; dims], translation: None });
-        }
-        let (scale, translation) = (numbers("scale"), numbers("translation"));
-        match (scale, steps.len(), translation.is_some()) {
-            (Some(scale), 1, false) | (Some(scale), 2, true) => Ok(PixelGrid { scale, translation }),
-            _ => Err(format!(
-                "the {TRANSFORMATIONS} {}; expected a scale of {dims} numbers, and perhaps a translation after it",
-                self.0[TRANSFORMATIONS]
-            )),
-        }
-    }
-
-    /// The same as far as it is said: a distance of 1 where nothing is.
-    pub(crate) fn known_grid(self, dims: usize) -> PixelGrid {
-        let numbers = |key: &str, default: f64| {
-            let said = transformations(self.0).find_map(|step| step[key].as_array())?;
-            Some((0..dims).map(|at| said.get(at).and_then(number).unwrap_or(default)).collect())
-        };
-        let scale = numbers("scale", 1.0).unwrap_or_else(|| vec![1.0; dims]);
-        PixelGrid { scale, translation: numbers("translation", 0.0) }
-    }
+/// The coordinate system that an end of a transformation names. In candidates of 0.6, an end was its name.
+fn system_name(end: &Value) -> &Value {
+    if end.is_string() { end } else { &end["name"] }
 }
 
 impl<'a> AxisEntry<'a> {
@@ -178,66 +206,31 @@ pub(crate) fn image<'a>(
     axes: impl Iterator<Item = AxisEntry<'a>>,
     levels: impl Iterator<Item = (&'a str, &'a PixelGrid)>,
 ) -> Map<String, Value> {
-    let system = system_of(version);
+    let output = output_of(version);
     let mut image: Map<_, _> = name.map(|name| ("name".to_owned(), json!(name))).into_iter().collect();
-    put_axes(&mut image, axes.map(AxisEntry::render).collect(), system);
-    image.insert("datasets".to_owned(), levels.map(|(path, grid)| dataset(path, grid, system)).collect());
+    put_axes(&mut image, axes.map(AxisEntry::render).collect(), version);
+    let levels = levels.map(|(path, grid)| dataset(path, grid, output.as_ref()));
+    image.insert("datasets".to_owned(), levels.collect());
     image
 }
 
-/// What is said of a level. `system`: of 0.6, the coordinate system that it is placed in.
-pub(crate) fn dataset(path: &str, grid: &PixelGrid, system: Option<&str>) -> Value {
-    let mut steps = vec![json!({"type": "scale", "scale": grid.scale})];
-    if let Some(translation) = &grid.translation {
-        steps.push(json!({"type": "translation", "translation": translation}));
-    }
-    if let Some(system) = system {
+/// What is said of a level. `output`: of 0.6, how the coordinate system is named that it is placed in.
+pub(crate) fn dataset(path: &str, grid: &PixelGrid, output: Option<&Value>) -> Value {
+    json!({"path": path, TRANSFORMATIONS: placed(path, placement::plain(grid), output)})
+}
+
+/// The transformations of a level of which these are the steps.
+pub(super) fn placed(path: &str, mut steps: Vec<Value>, output: Option<&Value>) -> Value {
+    if let Some(output) = output {
         let mut one = match steps.len() {
             1 => steps.swap_remove(0),
             _ => json!({"type": "sequence", "transformations": steps}),
         };
-        one["input"] = json!({"path": path});
-        one["output"] = json!({"name": system});
+        one["input"] = if output.is_string() { json!(path) } else { json!({"path": path}) };
+        one["output"] = output.clone();
         steps = vec![one];
     }
-    json!({"path": path, TRANSFORMATIONS: steps})
-}
-
-/// Says of the images in another version what they say in theirs. Returns what it has no words for.
-pub(super) fn convert(ome: &mut Value, to: OmeVersion) -> Vec<&'static str> {
-    images_mut(ome).into_iter().flatten().filter_map(|image| convert_image(image, system_of(to))).collect()
-}
-
-fn convert_image(image: &mut Value, system: Option<&str>) -> Option<&'static str> {
-    let axes = Multiscale(image).axis_values().to_vec();
-    let of_all = Dataset(image).grid(axes.len()).ok().filter(|_| system.is_some());
-    let is_unread = of_all.is_none() && system.is_some() && transformations(image).next().is_some();
-    for level in image.get_mut("datasets").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Ok(grid) = Dataset(level).grid(axes.len()) else { continue };
-        let grid = of_all.as_ref().map_or(grid.clone(), |all| grid.then(all));
-        *level = dataset(level["path"].as_str().unwrap_or_default(), &grid, system);
-    }
-    let image = image.as_object_mut()?;
-    image.shift_remove("axes");
-    let several =
-        image.shift_remove(SYSTEMS).is_some_and(|systems| systems.as_array().is_some_and(|all| all.len() > 1));
-    let leads_on = image.shift_remove(TRANSFORMATIONS).is_some();
-    put_axes(image, Value::Array(axes), system);
-    if is_unread {
-        return Some("what places all levels of an image");
-    }
-    (system.is_none() && (several || leads_on)).then_some("further coordinate systems")
-}
-
-/// What of the images' places stands in an array rather than among the metadata: the kind of transformation and the
-/// array's path.
-pub(crate) fn by_path(ome: &Value) -> Option<(&str, &str)> {
-    let parts = images(ome).flat_map(|image| image.levels().chain([Dataset(image.0)]));
-    let mut steps = parts.flat_map(|part| transformations(part.0));
-    steps.find_map(|step| {
-        let kind = step["type"].as_str().filter(|kind| step.get(*kind).is_none())?;
-        Some((kind, step["path"].as_str()?))
-    })
+    Value::Array(steps)
 }
 
 /// Takes levels out whose paths are not kept, and images that have none left. Whether that leaves no image.
@@ -262,11 +255,23 @@ pub(crate) fn reduce_to_level(ome: &mut Value, is_meant: impl Fn(&str) -> bool) 
     };
     images.retain_mut(|image| {
         let Some(mut level) = find(image) else { return false };
-        level["path"] = json!("0");
+        call_by(&mut level, "0");
         image["datasets"] = json!([level]);
         true
     });
     true
+}
+
+/// Gives a level another path, by which its transformations name its array, too.
+fn call_by(level: &mut Value, path: &str) {
+    let old = std::mem::replace(&mut level["path"], json!(path));
+    for way in level.get_mut(TRANSFORMATIONS).and_then(Value::as_array_mut).into_iter().flatten() {
+        for pointer in ["/input", "/input/path"] {
+            if let Some(said) = way.pointer_mut(pointer).filter(|said| **said == old) {
+                *said = json!(path);
+            }
+        }
+    }
 }
 
 /// The first image of a group, with these behind its finest level.
@@ -298,37 +303,25 @@ pub(crate) fn describe_levels(multiscale: &mut Map<String, Value>, wish: &Downsa
     }
 }
 
-fn system_of(version: OmeVersion) -> Option<&'static str> {
-    (version == OmeVersion::V0_6).then_some(PHYSICAL)
+/// How levels of a version name the coordinate system that they are placed in.
+pub(super) fn output_of(version: OmeVersion) -> Option<Value> {
+    (version == OmeVersion::V0_6).then(|| json!({"name": PHYSICAL}))
 }
 
-fn put_axes(image: &mut Map<String, Value>, axes: Value, system: Option<&str>) {
+pub(super) fn put_axes(image: &mut Map<String, Value>, axes: Value, version: OmeVersion) {
     let at = usize::from(image.contains_key("name"));
-    match system {
-        Some(name) => image.shift_insert(at, SYSTEMS.to_owned(), json!([{"name": name, "axes": axes}])),
-        None => image.shift_insert(at, "axes".to_owned(), axes),
+    match version {
+        OmeVersion::V0_6 => image.shift_insert(at, SYSTEMS.to_owned(), json!([{"name": PHYSICAL, "axes": axes}])),
+        _ => image.shift_insert(at, "axes".to_owned(), axes),
     };
 }
 
-fn images_mut(ome: &mut Value) -> Option<&mut Vec<Value>> {
+pub(super) fn images_mut(ome: &mut Value) -> Option<&mut Vec<Value>> {
     ome.get_mut(KEY)?.as_array_mut()
 }
 
-fn list<'a>(of: &'a Value, key: &str) -> &'a [Value] {
+pub(super) fn list<'a>(of: &'a Value, key: &str) -> &'a [Value] {
     of[key].as_array().map_or(&[], Vec::as_slice)
-}
-
-/// One step after another, be they in a `sequence` of 0.6 or not.
-fn transformations(said: &Value) -> impl Iterator<Item = &Value> {
-    list(said, TRANSFORMATIONS).iter().flat_map(|one| match one["transformations"].as_array() {
-        Some(steps) if one["type"] == "sequence" => steps.as_slice(),
-        _ => std::slice::from_ref(one),
-    })
-}
-
-/// A number in a document, where `-0` may stand as `fs::json` has it.
-fn number(value: &Value) -> Option<f64> {
-    value.as_f64().or_else(|| (value == "\0-0").then_some(0.0))
 }
 
 #[cfg(test)]
@@ -337,19 +330,15 @@ mod tests {
 
     #[test]
     fn a_level_that_is_rendered_is_read_again() {
-        let grid = |translation: Option<[f64; 3]>| PixelGrid {
-            scale: vec![2.0, 0.5, 0.25],
-            translation: translation.map(Vec::from),
-        };
-        for grid in [grid(None), grid(Some([1.0, 0.0, 1e-9]))] {
-            for system in [None, Some(PHYSICAL)] {
-                let said = dataset("0", &grid, system);
-                assert_eq!(Dataset(&said).grid(3).as_ref(), Ok(&grid));
-                assert_eq!(Dataset(&said).known_grid(3), grid);
+        let axis = AxisEntry { name: Some("z"), kind: Some(DimKind::Space), unit: None };
+        for translation in [None, Some(vec![1.0, 0.0, 1e-9])] {
+            let grid = PixelGrid { scale: vec![2.0, 0.5, 0.25], translation };
+            for version in [OmeVersion::V0_5, OmeVersion::V0_6] {
+                let said = Value::Object(image(version, None, [axis; 3].into_iter(), [("0", &grid)].into_iter()));
+                let image = Multiscale(&said);
+                assert_eq!(image.place(image.levels().next().unwrap()).as_ref(), Ok(&grid));
             }
         }
-        let wrong = Dataset(&dataset("0", &grid(None), None)).grid(2).unwrap_err();
-        assert!(wrong.contains("scale of 2 numbers"), "{wrong}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::multiscales;
+use super::conversion;
 use crate::config::OmeVersion;
 
 /// The parts that 0.5 wants a version in, beside that of all of it.
@@ -22,18 +22,25 @@ pub(crate) fn version(ome: &Value) -> Option<OmeVersion> {
 }
 
 /// Says in the words of `to`, 0.5 or 0.6, what a group says in those of the other. Returns what `to` has no words for.
-pub(crate) fn convert(ome: &mut Value, to: OmeVersion) -> Vec<&'static str> {
+///
+/// # Errors
+///
+/// What can't be said there and must not be left out, for a sentence about the group. Nothing has changed then.
+pub(crate) fn convert(ome: &mut Value, to: OmeVersion) -> Result<Vec<String>, String> {
     if version(ome).is_none_or(|from| from == to) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    ome["version"] = json!(to);
-    let mut lost = multiscales::convert(ome, to);
-    let Some(ome) = ome.as_object_mut() else { return lost };
-    put_versions(ome, to);
-    if to != OmeVersion::V0_6 && ome.shift_remove("scene").is_some() {
-        lost.push("a scene");
+    let mut said = ome.clone();
+    said["version"] = json!(to);
+    let mut lost = conversion::convert(&mut said, to)?;
+    if let Some(said) = said.as_object_mut() {
+        put_versions(said, to);
+        if to != OmeVersion::V0_6 && said.shift_remove("scene").is_some() {
+            lost.push("a scene".to_owned());
+        }
     }
-    lost
+    *ome = said;
+    Ok(lost)
 }
 
 /// The version that a plate, a well and a label have of their own. 0.6 has none.
@@ -52,9 +59,9 @@ pub(crate) fn put_versions(ome: &mut Map<String, Value>, version: OmeVersion) {
 
 #[cfg(test)]
 mod tests {
-    use super::multiscales::{Multiscale, PHYSICAL};
     use super::*;
     use crate::ome::grid::PixelGrid;
+    use crate::ome::multiscales::{self, Multiscale, PHYSICAL};
     use OmeVersion::{V0_5, V0_6};
 
     fn axes(image: &Value) -> impl Iterator<Item = multiscales::AxisEntry<'_>> {
@@ -82,7 +89,7 @@ mod tests {
     #[test]
     fn an_image_in_0_6_is_placed_by_one_transformation_a_level() {
         let mut said = ome();
-        assert!(convert(&mut said, V0_6).is_empty());
+        assert_eq!(convert(&mut said, V0_6), Ok(Vec::new()));
         let image = &said["multiscales"][0];
         assert_eq!(said["version"], "0.6");
         assert_eq!(image["coordinateSystems"][0]["name"], PHYSICAL);
@@ -96,7 +103,7 @@ mod tests {
         );
         assert_eq!((&way[0]["input"], &way[0]["output"]), (&ends["input"], &ends["output"]));
         assert_eq!(image["datasets"][0]["coordinateTransformations"][0]["type"], "scale");
-        assert!(convert(&mut said, V0_5).is_empty());
+        assert_eq!(convert(&mut said, V0_5), Ok(Vec::new()));
         assert_eq!(said, ome());
     }
 
@@ -105,10 +112,10 @@ mod tests {
         let mut said = ome();
         said["multiscales"][0]["coordinateTransformations"] =
             json!([{"type": "scale", "scale": [10.0, 0.5]}, {"type": "translation", "translation": [1.0, 2.0]}]);
-        convert(&mut said, V0_6);
-        let image = &said["multiscales"][0];
-        assert!(image.get("coordinateTransformations").is_none());
-        let grid = multiscales::images(&said).next().unwrap().levels().nth(1).unwrap().grid(2).unwrap();
+        convert(&mut said, V0_6).unwrap();
+        assert!(said["multiscales"][0].get("coordinateTransformations").is_none());
+        let image = multiscales::images(&said).next().unwrap();
+        let grid = image.place(image.levels().nth(1).unwrap()).unwrap();
         // 0.5 × 10 + 1 and -8 × 0.5 + 2.
         assert_eq!(grid, PixelGrid { scale: vec![20.0, 1.0], translation: Some(vec![6.0, -2.0]) });
     }
@@ -116,10 +123,12 @@ mod tests {
     #[test]
     fn what_0_5_has_no_words_for_is_told() {
         let mut said = ome();
-        convert(&mut said, V0_6);
+        convert(&mut said, V0_6).unwrap();
         said["scene"] = json!({"coordinateTransformations": []});
-        said["multiscales"][0]["coordinateTransformations"] = json!([{"type": "identity"}]);
-        assert_eq!(convert(&mut said, V0_5), ["further coordinate systems", "a scene"]);
+        said["multiscales"][0]["coordinateTransformations"] =
+            json!([{"type": "identity", "input": {"name": PHYSICAL}, "output": {"path": "../b", "name": "b"}}]);
+        let lost = ["further coordinate systems", "a scene"].map(str::to_owned);
+        assert_eq!(convert(&mut said, V0_5), Ok(lost.to_vec()));
         assert_eq!(said, ome());
     }
 
@@ -128,9 +137,9 @@ mod tests {
         for part in VERSIONED {
             let mut said = json!({"version": "0.6"});
             said[part] = json!({"rows": []});
-            convert(&mut said, V0_5);
+            convert(&mut said, V0_5).unwrap();
             assert_eq!(said[part]["version"], "0.5");
-            convert(&mut said, V0_6);
+            convert(&mut said, V0_6).unwrap();
             assert_eq!(said[part], json!({"rows": []}));
         }
     }
@@ -140,7 +149,7 @@ mod tests {
         assert_eq!(version(&json!({"version": "0.6rc0"})), Some(V0_6));
         let mut newer = json!({"version": "0.7", "multiscales": [{"axes": []}]});
         let before = newer.clone();
-        convert(&mut newer, V0_5);
+        convert(&mut newer, V0_5).unwrap();
         assert_eq!(newer, before);
     }
 }

@@ -31,8 +31,8 @@ pub(super) struct MultiscaleImage {
     /// The paths of its arrays, as its document has them.
     pub(super) datasets: Vec<String>,
     grid: PixelGrid,
-    /// Of 0.6, the coordinate system that the levels are placed in.
-    system: Option<String>,
+    /// Of 0.6, how levels name the coordinate system that they are placed in.
+    output: Option<Value>,
     has_depth: bool,
 }
 
@@ -106,9 +106,13 @@ impl MultiscaleImage {
                 axes.len()
             ));
         }
-        let grid = level.grid(dims).map_err(|reason| Error::format(root, format!("its level 0 has {reason}")))?;
-        let system = image.system().map(str::to_owned);
-        Ok(Self { name, root: root.to_path_buf(), finest, datasets, grid, system, has_depth: is_space(3) })
+        let unplaced = |reason: String| {
+            let reason = format!("its {reason}; levels are made where a scale and a translation of each axis place it");
+            Error::format(root, Refusal::Unsupported(reason))
+        };
+        let grid = image.place(level).map_err(unplaced)?;
+        let output = image.output();
+        Ok(Self { name, root: root.to_path_buf(), finest, datasets, grid, output, has_depth: is_space(3) })
     }
 
     /// The levels beside level 0.
@@ -117,7 +121,7 @@ impl MultiscaleImage {
         let named = levels.into_iter().zip(1..).map(|(levels::Level { shape, steps, grid }, number)| {
             let (metadata, document) = array_of(&self.finest, &shape)?;
             let path = numbered(&self.datasets[0], number);
-            let dataset = multiscales::dataset(&path, &grid, self.system.as_deref());
+            let dataset = multiscales::dataset(&path, &grid, self.output.as_ref());
             let told = PyramidLevel { path, shape, scale: grid.scale };
             Ok(NewLevel { told, steps, metadata, document, dataset })
         });

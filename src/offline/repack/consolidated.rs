@@ -142,6 +142,14 @@ pub(super) fn refuse_broken(root: &Path, groups: &[RepackedGroup]) -> Result<()>
     for folder in groups_around(root).chain(within.iter().map(PathBuf::as_path)) {
         let help = "; mend it, or remove it, as readers do without";
         document::read(&folder.join(OF_ZARR2)).map_err(|error| error.with(help))?;
+        // What else is wrong with a group's document is told by whoever needs it.
+        let document = document::read(&folder.join("zarr.json")).ok().flatten();
+        if let Some(fault) = document.as_ref().and_then(consolidated::broken) {
+            return Err(Error::format(
+                folder,
+                format!("its consolidated metadata {fault}; mend them, or remove them, as readers do without"),
+            ));
+        }
     }
     Ok(())
 }
@@ -153,6 +161,10 @@ impl RepackedGroup {
         let was_consolidated = self.is_new && below(root, &self.name).join(OF_ZARR2).is_file();
         if was_consolidated && !consolidated::has_field(&self.document) {
             consolidated::put(&mut self.document, consolidated::zarr3(Map::default()));
+        }
+        if consolidated::broken(&self.document).is_some() {
+            consolidated::put(&mut self.document, consolidated::zarr3(Map::default()));
+            self.is_new = true;
         }
         let Some(metadata) = consolidated::nodes_mut(&mut self.document) else { return };
         let start = if self.name.is_empty() { String::new() } else { format!("{}/", self.name) };

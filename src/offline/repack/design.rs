@@ -6,14 +6,15 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::image_attributes::ImageAttributes;
+use super::left_out::RECORDS;
 use super::options::RepackOptions;
 use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
 use crate::format::codecs::Chain;
-use crate::format::layout::Layout;
+use crate::format::layout::{Files, Layout};
 use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, scale, voxel_offset};
 use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
-use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules, zarr2};
+use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, ngff, rules, zarr2};
 use crate::fs::document;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
@@ -51,6 +52,11 @@ impl Design {
         let (metadata, attributes) = (array.metadata(), &said.attributes);
         refuse_lacking(array, options.to())?;
         let names = Names::of(&metadata.layout, attributes);
+        let mut volume = volume_of(array, attributes, options);
+        let folder = volume.key.as_deref().filter(|_| options.volume.key.is_none()).and_then(folder_of);
+        if let (Some(_), Some((_, name))) = (&folder, volume.key.as_deref().and_then(|key| key.rsplit_once('/'))) {
+            volume.key = Some(name.to_owned());
+        }
         let config = Config {
             // The plan takes other elements for bytes; what they are is said to its result.
             dtype: metadata.dtype.number().unwrap_or(Dtype::U8),
@@ -63,7 +69,7 @@ impl Design {
                 .unwrap_or(Codec { compressor: array.codec().compressor, checksum: false }),
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
-            volume: volume_of(array, attributes, options),
+            volume,
             fill_value: fill_value(metadata),
             ..Config::default()
         };
@@ -72,6 +78,15 @@ impl Design {
             check_fill(metadata, &plan)?;
         } else {
             plan.array = of_elements(array, &config, plan.array)?;
+        }
+        if let (Some(folder), Files::Volume(volume)) = (folder, &mut plan.array.layout.files) {
+            volume.key = format!("{folder}/{}", volume.key);
+        }
+        if let (Some(_), Files::Grid { keys: new, .. }) = (stays, &mut plan.array.layout.files)
+            && let Files::Grid { keys: old, .. } = &metadata.layout.files
+        {
+            // Its chunks are files of the same kind, and keep their names.
+            *new = *old;
         }
         plan.array.is_fill_undefined = metadata.is_fill_undefined && rules(options.to()).undefined_fill;
         if names.guessed && !rules(options.to()).numbers_chunks {
@@ -148,13 +163,14 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     // What a volume said, of which this one's document has not spoken yet.
     let is_said = to_volume && user.get(CARRIED).is_some_and(is_carried);
     let mut carried = Map::from_iter(is_said.then(|| user.shift_remove_entry(CARRIED)).flatten());
-    let said = if rules(to).ome == OmePlace::Documents { user.shift_remove("ome") } else { None };
+    let in_documents = rules(to).ome == OmePlace::Documents && user.get("ome").is_some_and(ngff::is_ome);
+    let said = if in_documents { user.shift_remove("ome") } else { None };
     let said = said.filter(|ome| first_path(ome) == Some("0"));
     // Of axes whose names are guessed, nothing is said.
     let is_named = |names: &[String]| groups::is_complete(names, config.dims.len());
     let is_image =
         plan.array.layout.names.as_deref().is_some_and(is_named) && ome::incompatibility(&config.dims).is_none();
-    let made = || is_image.then(|| ome::image_attributes(config, &config.channels, &[]));
+    let made = || (is_image && !user.contains_key("ome")).then(|| ome::image_attributes(config, &config.channels, &[]));
     let ome = said.or_else(made);
     let image = format::ImageDescription {
         array: &plan.array,
@@ -223,7 +239,13 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
         Dim { chunk: chunk[at], shard: shard[at], ..Dim::new(name, kind_of(name), size) }
     };
     let mut dims: Vec<Dim> = names.iter().enumerate().map(dim).collect();
-    describe(&mut dims, attributes);
+    let placed = describe(&mut dims, attributes);
+    if let (Err(reason), true, None) = (placed, volume, options.volume.resolution) {
+        let reason = format!(
+            "its {reason}; a volume has one resolution along each axis, which the option `volume.resolution` can give"
+        );
+        return Err(Error::format(array.path(), Refusal::Unsupported(reason)));
+    }
     let own_channel = channel_dimension(attributes);
     for dim in &mut dims {
         if own_channel == Some(&dim.name) {
@@ -274,15 +296,21 @@ fn kind_of(name: &str) -> DimKind {
 }
 
 /// Takes over what OME-Zarr says of the axes.
-fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
-    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == dims.len()) else { return };
-    let grid = image.levels().next().map(|level| level.known_grid(dims.len()));
+///
+/// # Errors
+///
+/// How the image is placed, for a sentence, where that is no scale of each axis.
+fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) -> Result<(), String> {
+    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == dims.len()) else { return Ok(()) };
+    let grid = image.levels().next().map(|level| image.place(level)).transpose();
+    let known = grid.as_ref().ok().and_then(Option::as_ref);
     for (at, (dim, axis)) in dims.iter_mut().zip(image.axes()).enumerate() {
         dim.kind = axis.kind.unwrap_or(dim.kind);
         dim.unit = axis.unit.map(str::to_owned);
-        let scale = grid.as_ref().map(|grid| grid.scale[at]);
+        let scale = known.map(|grid| grid.scale[at]);
         dim.scale = scale.filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
     }
+    grid.map(drop)
 }
 
 fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
@@ -296,9 +324,16 @@ fn carried_scale<'a>(array: &Array, attributes: &'a Map<String, Value>) -> Optio
     deep.or_else(|| scale(attributes, [*x, *y, 1]))
 }
 
-/// A scale's name, without the folders that it stood in.
-fn last_name(key: &str) -> String {
-    key.rsplit('/').next().unwrap_or_default().to_owned()
+/// The folders in which a scale of this name stands below its volume, if it keeps them: those that could be a scale's
+/// own name, too.
+fn folder_of(key: &str) -> Option<String> {
+    let (folder, _) = key.rsplit_once('/')?;
+    let is_plain = |part: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
+    };
+    let is_free = !["info", RECORDS].contains(&folder.split('/').next()?);
+    (is_free && folder.split('/').all(is_plain)).then(|| folder.to_owned())
 }
 
 /// What is wished of a volume; where nothing is, what the old one was, if it was one.
@@ -314,7 +349,7 @@ fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOpt
         }
         // A name that nobody chose tells the resolution.
         if let (Some(key), None) = (carried.and_then(|scale| scale["key"].as_str()), volume.resolution) {
-            volume.key = volume.key.or_else(|| Some(last_name(key)));
+            volume.key = volume.key.or_else(|| Some(key.to_owned()));
         }
         return volume;
     };
@@ -330,7 +365,7 @@ fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOpt
         volume.voxel_offset = old.voxel_offset;
     }
     volume.resolution = volume.resolution.or(old.resolution);
-    volume.key = volume.key.or_else(|| Some(last_name(old.key())));
+    volume.key = volume.key.or_else(|| Some(old.key().to_owned()));
     volume
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::staging;
 use crate::config::OmeVersion;
 use crate::error::{Error, Refusal, Result};
 use crate::format::provenance::{self, ATTRIBUTE, is_own};
@@ -36,30 +37,53 @@ impl RepackedGroup {
 }
 
 impl RepackedGroup {
-    /// Says what it says of OME-Zarr in another version. Returns what can't be said there, as a sentence.
-    pub(super) fn say_in(&mut self, version: OmeVersion) -> Result<Option<String>> {
+    /// Says what it says of OME-Zarr in another version. Returns what can't be said there, as a sentence. `root`: the
+    /// folder of the dataset.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for what must not be left out there.
+    fn say_in(&mut self, version: OmeVersion, root: &Path) -> Result<Option<String>> {
         let group = &self.name;
         let Some(ome) = self.document.get_mut("attributes").and_then(|said| said.get_mut(OME)) else { return Ok(None) };
-        let is_other = versions::version(ome).is_some_and(|from| from != version);
-        if let Some((kind, path)) = multiscales::by_path(ome).filter(|_| is_other && version == OmeVersion::V0_6) {
-            let reason = format!(
-                "the {kind} of an image of the group {group:?} stands in the array {path:?}, and 0.6 is only made of \
-                 numbers among the metadata; write these there, or leave the version as it is"
-            );
-            return Err(Error::config("ome", version, reason));
-        }
         let before = ome.clone();
-        let lost = versions::convert(ome, version);
+        let lost = versions::convert(ome, version).map_err(|reason| unsupported(root, group, reason))?;
         self.is_new |= *ome != before;
-        let lost = (!lost.is_empty()).then(|| lost.join(" and "));
-        let note = |lost| format!("of the group {group:?}, {lost} is left out: OME-Zarr {version} has no words for it");
-        Ok(lost.map(note))
+        Ok(note_of_lost(&lost, &format!("the group {group:?}"), version))
+    }
+
+    /// Refuses OME-Zarr's metadata of which it is not known what they would be in another version.
+    fn refuse_unknown(&self, root: &Path) -> Result<()> {
+        let attributes = &self.document["attributes"];
+        match ngff::unknown(attributes) {
+            Some(reason) => Err(unsupported(root, &self.name, reason + "; leave the option `ome` out to keep it")),
+            None => Ok(()),
+        }
     }
 }
 
-/// Lets all groups say it in that version, and returns what can't be said there.
-pub(super) fn say_in(groups: &mut [RepackedGroup], version: OmeVersion) -> Result<Vec<String>> {
-    let notes: Vec<_> = groups.iter_mut().map(|group| group.say_in(version)).collect::<Result<_>>()?;
+fn unsupported(root: &Path, group: &str, reason: String) -> Error {
+    Error::format(staging::below(root, group), Refusal::Unsupported(reason))
+}
+
+/// What to say of that which a version has no words for. `of`: whose it is.
+pub(super) fn note_of_lost(lost: &[String], of: &str, version: OmeVersion) -> Option<String> {
+    let lost = (!lost.is_empty()).then(|| lost.join(" and "))?;
+    Some(format!("of {of}, {lost} is left out: OME-Zarr {version} has no words for it"))
+}
+
+/// Lets all groups say it in that version, and returns what can't be said there. `asked`: somebody has asked for the
+/// version, so that none may go by.
+pub(super) fn say_in(
+    groups: &mut [RepackedGroup],
+    version: OmeVersion,
+    asked: bool,
+    root: &Path,
+) -> Result<Vec<String>> {
+    if asked {
+        groups.iter().try_for_each(|group| group.refuse_unknown(root))?;
+    }
+    let notes: Vec<_> = groups.iter_mut().map(|group| group.say_in(version, root)).collect::<Result<_>>()?;
     Ok(notes.into_iter().flatten().collect())
 }
 
@@ -107,7 +131,10 @@ pub(super) fn is_complete(names: &[String], dimensions: usize) -> bool {
 /// What OME-Zarr says names an array `0`. Where there is none of that name, it waits among the writer's own attributes
 /// until there is one again.
 pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String, Value>) {
-    if let Some(ome) = user.shift_remove(OME) {
+    // What is only called so stays where it is.
+    if user.get(OME).is_some_and(ngff::is_of_any_version)
+        && let Some(ome) = user.shift_remove(OME)
+    {
         own.insert(OME.to_owned(), ome);
     }
 }

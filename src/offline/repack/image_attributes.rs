@@ -1,19 +1,21 @@
 //! What is said of an image that becomes a whole dataset: by its array, and by the groups around it.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use super::groups::{self, OME};
 use super::nodes::groups_above;
 use crate::config::{Dialect, OmeVersion};
-use crate::error::Result;
+use crate::error::{Error, Refusal, Result};
 use crate::format::precomputed::{self, carried};
 use crate::format::provenance::{self, ATTRIBUTE, is_own};
-use crate::format::rules;
+use crate::format::{ngff, rules};
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::ome::multiscales;
+use crate::ome::{multiscales, versions};
 
 /// What is said of the image, what is said of its array alone, and what can't be among them.
 #[derive(Debug, Default)]
@@ -72,6 +74,9 @@ impl ImageAttributes {
             let of = called(array);
             all.notes.push(format!("the attribute {OME:?} of {of} is left out: that of a group around it is kept"));
         }
+        if let (Some((ome, _)), true) = (&mut ome, rules(to).ome_versions.contains(&OmeVersion::V0_4)) {
+            all.say_in_0_5(ome, nearest.or(array).map_or(Path::new(""), |node| &*node.path))?;
+        }
         if let Some(ome) = ome.map(|(ome, _)| ome).or(ome_of_array) {
             all.attributes.insert(OME.to_owned(), ome);
         }
@@ -100,6 +105,19 @@ impl ImageAttributes {
                 None => drop(self.attributes.insert(key, value)),
             }
         }
+    }
+
+    /// Says in the words of 0.5, which 0.4 has, too, what OME-Zarr says in the group at `path`.
+    fn say_in_0_5(&mut self, ome: &mut Value, path: &Path) -> Result<()> {
+        let refused = |reason| Error::format(path, Refusal::Unsupported(reason));
+        let lost = versions::convert(ome, OmeVersion::V0_5).map_err(refused)?;
+        self.notes.extend(groups::note_of_lost(&lost, "the image", OmeVersion::V0_4));
+        let is_image = multiscales::first_path(ome) == Some("0");
+        let says_more = ome.as_object().is_some_and(|ome| ome.keys().any(|key| key != "version"));
+        if !is_image && says_more && ngff::is_ome(ome) {
+            self.notes.push("OME-Zarr's metadata that are about no image of the array are left out".to_owned());
+        }
+        Ok(())
     }
 
     /// What OME-Zarr says of this image counts before what it says of others; else the nearest.

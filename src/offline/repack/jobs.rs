@@ -154,7 +154,7 @@ impl ArrayJobs {
             left.extend(lists.left);
             notes.extend(lists.notes);
             if let Some(version) = options.ome {
-                notes.extend(groups::say_in(&mut groups, version)?);
+                notes.extend(groups::say_in(&mut groups, version, true, roots.root)?);
             }
             notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));

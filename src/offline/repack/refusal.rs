@@ -55,7 +55,8 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
     let help = match options.to() {
         _ if options.is_unsharded() => "",
         dialect if !rules(dialect).shares_files => {
-            "; the option `sharding` takes arrays whose chunks are files, and keeps them so"
+            "; its chunks are files already, and nothing is asked for that would change them: the option `codec` \
+             does, or the option `chunk`, and the option `sharding` takes them as they are"
         }
         _ => {
             "; the option `sharding` takes arrays whose chunks are files, and keeps them so, and the option `shard` \

@@ -43,7 +43,9 @@ impl<'a> Selection<'a> {
             }
         }
         for (field, names) in [("only", &selection.only), ("skip", &selection.skip)] {
-            if let Some(unknown) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
+            // A folder without a document of its own is a group by what is in it.
+            let is_known = |name: &str| nodes.iter().any(|node| is_within(&node.name, name));
+            if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
                 let root = nodes.first().map_or(Path::new(""), |root| root.path.as_path());
                 let names = listed(nodes);
                 let reason = format!("has no array or group {unknown:?}, as the option `{field}` has it, but: {names}");
@@ -60,9 +62,7 @@ impl<'a> Selection<'a> {
 
     /// Whether the names choose an array.
     pub(super) fn takes(&self, name: &str) -> bool {
-        let is_of = |group: &&str| {
-            group.is_empty() || name.strip_prefix(*group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
+        let is_of = |group: &&str| is_within(name, group);
         (self.only.is_empty() || self.only.iter().any(&is_of)) && !self.skip.iter().any(is_of)
     }
 
@@ -94,6 +94,11 @@ impl<'a> Selection<'a> {
             && !array.shape().is_empty()
             && !self.records.contains(&node.name)
     }
+}
+
+/// Whether a node is the one of that name, or is in it.
+fn is_within(name: &str, group: &str) -> bool {
+    group.is_empty() || name.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The dataset that is meant by a path, and what of it. A scale has no document but its volume's, with the place, the

@@ -1,0 +1,121 @@
+//! An image's entry in `multiscales` in the words of another version. What is as it would be there stays letter for
+//! letter, and with all keys that others have put there.
+//!
+//! Sources: OME-Zarr specifications 0.5 and 0.6, "multiscales", "axes", "coordinateTransformations" and
+//! "coordinateSystems".
+#![cfg_attr(not(feature = "offline"), allow(dead_code))]
+
+use serde_json::{Map, Value, json};
+
+use super::multiscales::{self, Dataset, Multiscale, SYSTEMS, TRANSFORMATIONS};
+use super::placement;
+use crate::config::OmeVersion;
+
+/// The keys of a coordinate system that 0.6 speaks of.
+const OF_SYSTEM: [&str; 2] = ["name", "axes"];
+/// What names the ends of a transformation, which only 0.6 has.
+const ENDS: [&str; 2] = ["input", "output"];
+
+/// Says of the images in another version what they say in theirs. Returns what that has no words for.
+///
+/// # Errors
+///
+/// What can't be said there and must not be left out, for a sentence about the group.
+pub(super) fn convert(ome: &mut Value, to: OmeVersion) -> Result<Vec<String>, String> {
+    let mut lost = Vec::new();
+    for image in multiscales::images_mut(ome).into_iter().flatten() {
+        lost.extend(convert_image(image, to)?);
+    }
+    Ok(lost)
+}
+
+fn convert_image(image: &mut Value, to: OmeVersion) -> Result<Vec<String>, String> {
+    let said = image.clone();
+    let said = Multiscale(&said);
+    let (Some(image), true) = (image.as_object_mut(), said.levels().next().is_some()) else {
+        return Err("has an image without a list of datasets".to_owned());
+    };
+    let axes = axes(said)?;
+    let output = multiscales::output_of(to);
+    let levels = image.get_mut("datasets").and_then(Value::as_array_mut);
+    for (level, new) in said.levels().zip(levels.into_iter().flatten()) {
+        let path = level.path().ok_or("has a dataset without a path")?;
+        let steps = steps(said, level, axes.len(), to)?;
+        new[TRANSFORMATIONS] = multiscales::placed(path, steps, output.as_ref());
+    }
+    let lost = lost(said, to);
+    [SYSTEMS, TRANSFORMATIONS, "axes"].iter().for_each(|key| drop(image.shift_remove(*key)));
+    multiscales::put_axes(image, Value::Array(axes), to);
+    Ok(lost)
+}
+
+/// What only 0.6 says of an image.
+fn lost(image: Multiscale<'_>, to: OmeVersion) -> Vec<String> {
+    if to == OmeVersion::V0_6 {
+        return Vec::new();
+    }
+    let is_further = multiscales::list(image.0, SYSTEMS).len() > 1
+        || multiscales::list(image.0, TRANSFORMATIONS).iter().any(|way| way.get("output").is_some());
+    let keys = image.system().and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let more: Vec<_> = keys.filter(|key| !OF_SYSTEM.contains(&key.as_str())).map(|key| format!("{key:?}")).collect();
+    let more = (!more.is_empty()).then(|| format!("what its coordinate system says of {}", more.join(", ")));
+    is_further.then(|| "further coordinate systems".to_owned()).into_iter().chain(more).collect()
+}
+
+/// The axes as all versions since 0.4 have them.
+fn axes(image: Multiscale<'_>) -> Result<Vec<Value>, String> {
+    let axes = image.axis_values();
+    if axes.is_empty() {
+        return Err("has an image that says nothing of its axes, and these can't be left out; add `axes`".to_owned());
+    }
+    let axis = |axis: &Value| match axis.as_str() {
+        // In 0.3, an axis was its name.
+        Some(name) => {
+            let kind = match name {
+                "t" => "time",
+                "c" => "channel",
+                "z" | "y" | "x" => "space",
+                _ => return Err(format!("has an image with the axis {name:?}, of which nothing but that is said")),
+            };
+            Ok(json!({"name": name, "type": kind}))
+        }
+        None if axis["name"].is_string() => Ok(axis.clone()),
+        None => Err(format!("has an image with the axis {axis}, which has no name")),
+    };
+    axes.iter().map(axis).collect()
+}
+
+/// What places a level, as a scale and perhaps a translation after it.
+fn steps(image: Multiscale<'_>, level: Dataset<'_>, dims: usize, to: OmeVersion) -> Result<Vec<Value>, String> {
+    let path = level.path().unwrap_or_default();
+    let ways = image.ways(level).map_err(|way| beyond(path, &way, to))?;
+    if ways.is_empty() {
+        return Err(format!(
+            "does not say where the pixels of the level {path:?} are, which {to} wants for each; add \
+                            its {TRANSFORMATIONS}"
+        ));
+    }
+    let steps = placement::in_order(ways);
+    let grid = placement::compose(&steps, dims).map_err(|way| beyond(path, &way, to))?;
+    if !placement::is_plain(&steps) {
+        return Ok(placement::plain(&grid));
+    }
+    let without_ends = |step: &&Value| {
+        let mut step = (*step).clone();
+        let members = step.as_object_mut();
+        members.into_iter().for_each(|step| ENDS.iter().for_each(|end| drop(step.shift_remove(*end))));
+        step
+    };
+    Ok(steps.iter().map(without_ends).collect())
+}
+
+fn beyond(path: &str, way: &str, to: OmeVersion) -> String {
+    let help = match to {
+        OmeVersion::V0_6 => "leave the version as it is",
+        _ => "leave the version as it is, or choose 0.6 in the dialect zarr3",
+    };
+    format!(
+        "places the level {path:?} by {way}; in {to} it is said here by one scale and one translation along each axis: \
+         {help}"
+    )
+}

@@ -1,0 +1,154 @@
+//! What coordinate transformations, one after another, make of the elements of an array: how far apart they are, and
+//! where the first one is. What does more than that to any axis has no such grid, and is told apart here.
+//!
+//! Sources: OME-Zarr 0.4 and 0.5, "coordinateTransformations"; 0.6, "sequence", "affine", "rotation" and "mapAxis".
+#![cfg_attr(not(feature = "offline"), allow(dead_code))]
+
+use serde_json::{Value, json};
+
+use super::grid::PixelGrid;
+
+/// The transformations in the order in which they apply: those of sequences in their place, and none that do nothing.
+pub(super) fn in_order<'a>(ways: impl IntoIterator<Item = &'a Value>) -> Vec<&'a Value> {
+    let mut all = Vec::new();
+    for way in ways {
+        match (way["type"].as_str(), way["transformations"].as_array()) {
+            (Some("sequence"), Some(steps)) => all.extend(in_order(steps)),
+            (Some("identity"), _) => {}
+            _ => all.push(way),
+        }
+    }
+    all
+}
+
+/// The grid that they make of the elements of an array of so many dimensions.
+///
+/// # Errors
+///
+/// The transformation that is no scale and translation of each axis by itself, for a sentence.
+pub(super) fn compose(steps: &[&Value], dims: usize) -> Result<PixelGrid, String> {
+    let unmoved = PixelGrid { scale: vec![1.0; dims], translation: None };
+    let grid = steps.iter().try_fold(unmoved, |grid, step| Ok::<_, String>(grid.then(&of_step(step, dims)?)))?;
+    let mut numbers = grid.scale.iter().chain(grid.translation.iter().flatten());
+    match numbers.all(|number| number.is_finite()) {
+        true => Ok(grid),
+        false => Err("transformations that lead beyond the numbers of 64 bits".to_owned()),
+    }
+}
+
+/// Whether these are what all versions can say: a scale, and perhaps a translation after it.
+pub(super) fn is_plain(steps: &[&Value]) -> bool {
+    let kinds: Vec<_> = steps.iter().map(|step| step["type"].as_str().unwrap_or_default()).collect();
+    matches!(kinds[..], ["scale"] | ["scale", "translation"])
+}
+
+/// A grid as such transformations.
+pub(super) fn plain(grid: &PixelGrid) -> Vec<Value> {
+    let scale = json!({"type": "scale", "scale": grid.scale});
+    let translation =
+        grid.translation.as_ref().map(|translation| json!({"type": "translation", "translation": translation}));
+    std::iter::once(scale).chain(translation).collect()
+}
+
+fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
+    let Some(kind) = step["type"].as_str() else { return Err(format!("{step}, which has no type that is a text")) };
+    let said = &step[kind];
+    if let (Value::Null, Some(path)) = (said, step["path"].as_str()) {
+        return Err(format!("the {kind} that stands in the array {path:?}"));
+    }
+    let unlike = |expected: String| format!("the {kind} {said}; expected {expected}");
+    let numbers = || {
+        let numbers = numbers(said).filter(|numbers| numbers.len() == dims);
+        numbers.ok_or_else(|| unlike(format!("a {kind} of {dims} numbers")))
+    };
+    let ones = vec![1.0; dims];
+    match kind {
+        "scale" => Ok(PixelGrid { scale: numbers()?, translation: None }),
+        "translation" => Ok(PixelGrid { scale: ones, translation: Some(numbers()?) }),
+        "mapAxis" if is_in_order(said, dims) => Ok(PixelGrid { scale: ones, translation: None }),
+        "affine" => of_matrix(said, dims, 1).ok_or_else(|| format!("the affine {said}, which mixes axes")),
+        "rotation" => of_matrix(said, dims, 0).ok_or_else(|| format!("the rotation {said}, which mixes axes")),
+        _ => Err(format!("a transformation of the type {kind:?}")),
+    }
+}
+
+/// Whether each axis is mapped to itself.
+fn is_in_order(said: &Value, dims: usize) -> bool {
+    said.as_array().is_some_and(|axes| axes.len() == dims && axes.iter().enumerate().all(|(at, axis)| *axis == at))
+}
+
+/// That of a square matrix with so many columns behind it, if each axis leads to itself alone.
+fn of_matrix(said: &Value, dims: usize, more: usize) -> Option<PixelGrid> {
+    let rows: Vec<Vec<f64>> = said.as_array()?.iter().map(numbers).collect::<Option<_>>()?;
+    let is_whole = rows.len() == dims && rows.iter().all(|row| row.len() == dims + more);
+    let is_alone = |(at, row): (usize, &Vec<f64>)| (0..dims).all(|axis| axis == at || row[axis] == 0.0);
+    if !is_whole || !rows.iter().enumerate().all(is_alone) {
+        return None;
+    }
+    let translation: Vec<f64> = rows.iter().filter_map(|row| row.get(dims).copied()).collect();
+    Some(PixelGrid {
+        scale: rows.iter().enumerate().map(|(at, row)| row[at]).collect(),
+        translation: Some(translation).filter(|places| places.iter().any(|place| *place != 0.0)),
+    })
+}
+
+fn numbers(said: &Value) -> Option<Vec<f64>> {
+    said.as_array()?.iter().map(number).collect()
+}
+
+/// A number in a document, where `-0` may stand as `fs::json` has it.
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| (value == "\0-0").then_some(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn composed(ways: &Value) -> Result<PixelGrid, String> {
+        compose(&in_order(ways.as_array().unwrap()), 2)
+    }
+
+    fn grid(scale: [f64; 2], translation: Option<[f64; 2]>) -> PixelGrid {
+        PixelGrid { scale: scale.to_vec(), translation: translation.map(Vec::from) }
+    }
+
+    #[test]
+    fn transformations_apply_in_their_order() {
+        let scale = json!({"type": "scale", "scale": [0.5, 0.1]});
+        let moved = json!({"type": "translation", "translation": [8.0, -3.0]});
+        let inner = json!({"type": "sequence", "transformations": [scale]});
+        let nested = json!([{"type": "sequence", "transformations": [moved, inner]}]);
+        let affine = json!({"type": "affine", "affine": [[2.0, 0.0, 1.0], [0, 3, 0]]});
+        for (ways, expected) in [
+            (json!([]), grid([1.0, 1.0], None)),
+            (json!([{"type": "identity"}, scale]), grid([0.5, 0.1], None)),
+            (json!([scale, moved]), grid([0.5, 0.1], Some([8.0, -3.0]))),
+            (json!([moved, scale]), grid([0.5, 0.1], Some([4.0, -3.0 * 0.1]))),
+            (json!([scale, scale]), grid([0.25, 0.1 * 0.1], None)),
+            (nested, grid([0.5, 0.1], Some([4.0, -3.0 * 0.1]))),
+            (json!([moved, affine]), grid([2.0, 3.0], Some([17.0, -9.0]))),
+            (json!([{"type": "mapAxis", "mapAxis": [0, 1]}]), grid([1.0, 1.0], None)),
+            (json!([{"type": "rotation", "rotation": [[1, 0], [0, 1]]}]), grid([1.0, 1.0], None)),
+        ] {
+            assert_eq!(composed(&ways), Ok(expected), "{ways}");
+        }
+    }
+
+    #[test]
+    fn what_does_more_to_an_axis_is_told() {
+        for (way, words) in [
+            (json!({"type": "mapAxis", "mapAxis": [1, 0]}), "the type \"mapAxis\""),
+            (json!({"type": "rotation", "rotation": [[0, 1], [-1, 0]]}), "the rotation [[0,1],[-1,0]], which mixes"),
+            (json!({"type": "affine", "affine": [[1, 0.5, 0], [0, 1, 0]]}), "which mixes axes"),
+            (json!({"type": "byDimension", "transformations": []}), "byDimension"),
+            (json!({"type": "scale", "scale": [1.0]}), "expected a scale of 2 numbers"),
+            (json!({"type": "scale", "path": "places"}), "the scale that stands in the array \"places\""),
+            (json!({"scale": [1.0, 1.0]}), "no type"),
+            (json!({"type": "scale", "scale": [1e300, 1]}), "beyond the numbers"),
+        ] {
+            let said = composed(&json!([way, {"type": "scale", "scale": [1e300, 1]}])).unwrap_err();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}
