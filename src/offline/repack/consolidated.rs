@@ -143,7 +143,7 @@ pub(super) fn refuse_broken(root: &Path, groups: &[RepackedGroup]) -> Result<()>
         let help = "; mend it, or remove it, as readers do without";
         document::read(&folder.join(OF_ZARR2)).map_err(|error| error.with(help))?;
         // What else is wrong with a group's document is told by whoever needs it.
-        let document = document::read(&folder.join("zarr.json")).ok().flatten();
+        let document = document::read(&folder.join(zarr3::DOCUMENT)).ok().flatten();
         if let Some(fault) = document.as_ref().and_then(consolidated::broken) {
             return Err(Error::format(
                 folder,
