@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::format;
+use crate::format::keys::RECORDS;
+use crate::format::zarr3;
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{
     Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, json, make_folders,
@@ -301,13 +303,13 @@ fn is_begun(path: &Path) -> bool {
     is_lock
         && all_in(path, |name, is_folder| match is_folder {
             false => name == LOCK_FILE || is_partial(name),
-            true => name == "records" && holds_only_documents(&path.join(name)),
+            true => name == RECORDS && holds_only_documents(&path.join(name)),
         })
 }
 
 /// Whether a folder of records has no record yet: no more than the documents of its arrays, a folder for each.
 fn holds_only_documents(records: &Path) -> bool {
-    let is_document = |name: &str| name == "zarr.json" || is_partial(name);
+    let is_document = |name: &str| name == zarr3::DOCUMENT || is_partial(name);
     all_in(records, |name, is_folder| match is_folder {
         false => is_document(name),
         true => all_in(&records.join(name), |name, is_folder| !is_folder && is_document(name)),

@@ -292,6 +292,12 @@ pub(crate) fn grid(shape: &[u64], cell: &[u64]) -> Vec<u64> {
     shape.iter().zip(cell).map(|(length, cell)| length.div_ceil(*cell)).collect()
 }
 
+/// The cells of a grid that a box of `shape` elements from `start` meets: the first, and how many in each dimension.
+pub(crate) fn cells(start: &[u64], shape: &[u64], cell: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    let dims = start.iter().zip(shape).zip(cell);
+    dims.map(|((at, n), cell)| (at / cell, at.saturating_add(*n).div_ceil(*cell) - at / cell)).unzip()
+}
+
 /// The number of a position by its digits, each with how many there are of it, the slowest first; the first has no end.
 pub(crate) fn digits(mut digits: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
     let first = digits.next().map_or(0, |(digit, _)| digit);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::Acquisition;
 use crate::engine::{Whereabouts, gather_rows};
 use crate::error::{Error, Result};
-use crate::format::Metadata;
 use crate::format::index::Range;
 use crate::format::layout::Layout;
+use crate::format::{Metadata, zarr3};
 use crate::geometry::Tile;
 use crate::offline::Array;
 use crate::offline::array::shard_file::ShardFile;
@@ -79,7 +79,7 @@ impl Acquisition {
         out: &mut [u8],
     ) -> Result<()> {
         let plan = &self.engine.plan;
-        if plan.volume.is_some() {
+        if plan.shard.cut_at_edge {
             return Err(self.unsupported("a frame in an open shard of a precomputed volume can't be read yet"));
         }
         let layout = &plan.array.layout;
@@ -128,7 +128,7 @@ impl Acquisition {
     }
 
     fn array(&self, folder: &Path, metadata: Metadata) -> Array {
-        Array::with(folder, folder, folder.join("zarr.json"), metadata)
+        Array::with(folder, folder, folder.join(zarr3::DOCUMENT), metadata)
     }
 
     fn unsupported(&self, reason: &str) -> Error {

@@ -11,12 +11,11 @@ use serde_json::{Map, Value};
 use crate::archive_file::is_archive_name;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::format::node::OF_ZARR2_NODES;
 use crate::format::zarr3::DOCUMENT;
 use crate::format::{consolidated, rules, zarr3};
 use crate::fs::{absolute, json, make_file};
 
-/// Documents of older versions.
-const OLDER: [&str; 4] = [".zgroup", ".zarray", ".zattrs", ".zmetadata"];
 /// Groups around the hierarchy's root that are looked at.
 const ABOVE_MAX: usize = 16;
 
@@ -144,7 +143,7 @@ fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
         }
         return Ok(Some(document));
     }
-    if let Some(older) = OLDER.iter().find(|name| folder.join(name).exists()) {
+    if let Some(older) = OF_ZARR2_NODES.iter().find(|name| folder.join(name).exists()) {
         return refuse(&format!("is of Zarr v2 ({older}), and what is written is Zarr v3; choose another path"));
     }
     match fs::read_dir(folder).map(Iterator::count) {

@@ -129,7 +129,7 @@ impl Collection {
                 return Vec::new();
             }
             self.changed_labels.remove(of);
-            return vec![format!("{of}/labels/zarr.json")];
+            return vec![zarr3::document_at(&format!("{of}/labels"))];
         }
         let (Some(field), Some(plate)) = (&field, &self.plate) else { return Vec::new() };
         let is_left =
@@ -142,8 +142,8 @@ impl Collection {
             return Vec::new();
         }
         self.changed.remove(&(row.clone(), well.clone()));
-        let of_row = (!in_row).then(|| format!("{row}/zarr.json"));
-        [format!("{well}/zarr.json")].into_iter().chain(of_row).collect()
+        let of_row = (!in_row).then(|| zarr3::document_at(&row));
+        [zarr3::document_at(&well)].into_iter().chain(of_row).collect()
     }
 
     fn note_changed(&mut self, field: Option<&Field>) {
@@ -165,9 +165,9 @@ impl Collection {
             // What names a group is written behind it.
             for (row, well) in &self.changed {
                 let here: Vec<_> = fields.iter().copied().filter(|field| field.well(plate) == *well).collect();
-                to.put(&format!("{row}/zarr.json"), &zarr3::group(json!({})))?;
+                to.put(&zarr3::document_at(row), &zarr3::group(json!({})))?;
                 let said = ome::plate::well_attributes(version, &here);
-                to.put(&format!("{well}/zarr.json"), &zarr3::group(json!({"ome": said})))?;
+                to.put(&zarr3::document_at(well), &zarr3::group(json!({"ome": said})))?;
             }
             root["plate"] = ome::plate::plate_attributes(version, plate, &fields);
         } else if let Some(scene) = ome::scene::scene(self.series().map(|image| (image.name.as_str(), &image.config))) {
@@ -176,11 +176,11 @@ impl Collection {
         for of in &self.changed_labels {
             let names: Vec<&str> = self.labels(of).collect();
             let said = label::group_attributes(version, &names);
-            to.put(&format!("{of}/labels/zarr.json"), &zarr3::group(json!({"ome": said})))?;
+            to.put(&zarr3::document_at(&format!("{of}/labels")), &zarr3::group(json!({"ome": said})))?;
         }
-        to.put("zarr.json", &zarr3::group(json!({"ome": root})))?;
+        to.put(zarr3::DOCUMENT, &zarr3::group(json!({"ome": root})))?;
         let names: Vec<_> = self.series().map(|image| image.name.clone()).collect();
-        to.put("OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(version, &names)})))?;
+        to.put(&zarr3::document_at("OME"), &zarr3::group(json!({"ome": ome::series_attributes(version, &names)})))?;
         let described = self.series().map(|image| (image.name.clone(), &image.config, &image.shape[..]));
         let xml = ome::xml::metadata_xml(&described.collect::<Vec<_>>());
         to.put_bytes("OME/METADATA.ome.xml", xml.into_bytes())?;

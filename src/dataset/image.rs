@@ -12,6 +12,7 @@ use super::documents::Documents;
 use crate::config::Config;
 use crate::error::{Error, Result, caught};
 use crate::fnv;
+use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array, record_block};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
@@ -169,7 +170,7 @@ impl ImageWriter {
     fn level_document(&self, plan: &Plan, path: &str, shape: &[u64], ending: Option<(u64, &Ending)>) -> Document {
         let mut document = zarr3::array(&plan.array, shape);
         document["attributes"] = json!({ATTRIBUTE: self.own(plan, ending)});
-        (format!("{path}/zarr.json"), document)
+        (zarr3::document_at(path), document)
     }
 
     /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
@@ -190,23 +191,23 @@ impl ImageWriter {
 
     fn remove_documents(&self, plan: &Plan) {
         if let Some(path) = &self.level {
-            let _ = caught(|| Ok(self.storage.remove(&format!("{}{path}/zarr.json", self.prefix))));
+            let _ = caught(|| Ok(self.storage.remove(&(self.prefix.clone() + &zarr3::document_at(path)))));
             return;
         }
-        let records = plan.record.fields.iter().map(|field| format!("records/{}/zarr.json", field.name));
+        let records = plan.record.fields.iter().map(|field| zarr3::document_at(&record_array(&field.name)));
         let (user, own) = (Map::new(), Value::from(Map::new()));
         let state = self.state.lock().unpoisoned();
         let image = self.described(plan, &state, &user, &own);
         let documents = [image.of_shape(), image.of_attributes()].into_iter().chain(image.entry()).map(|(key, _)| key);
-        let levels = plan.levels.iter().map(|level| format!("{}/zarr.json", level.path));
-        for key in records.chain(["records/zarr.json".to_owned()]).chain(documents).chain(levels) {
+        let levels = plan.levels.iter().map(|level| zarr3::document_at(&level.path));
+        for key in records.chain([zarr3::document_at(RECORDS)]).chain(documents).chain(levels) {
             let _ = caught(|| Ok(self.storage.remove(&format!("{}{key}", self.prefix))));
         }
         let _ = caught(|| Documents::AtOnce(&*self.storage).settle(self.root.path()));
     }
 
     pub(crate) fn write_documents(&self, plan: &Plan, to: &mut Documents) -> Result<()> {
-        self.put(to, "records/zarr.json", &zarr3::group(json!({})))?;
+        self.put(to, &zarr3::document_at(RECORDS), &zarr3::group(json!({})))?;
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0), to)?;
         let (user, own) = (Map::new(), self.own(plan, None));
         let state = self.state.lock().unpoisoned();
@@ -244,7 +245,7 @@ impl ImageWriter {
                 FieldValue::Float(_) => json!("NaN"),
             };
             let document = zarr3::record(field.dtype, frames, plan.record.block_frames, &fill);
-            self.put(to, &format!("records/{}/zarr.json", field.name), &document)?;
+            self.put(to, &zarr3::document_at(&record_array(&field.name)), &document)?;
         }
         Ok(())
     }
@@ -295,23 +296,25 @@ impl ImageWriter {
         let shape = self.state.lock().unpoisoned().shape.clone();
         let grid = grid(&shape, &plan.array.layout.file_shape);
         let (outer, frame) = grid.split_at(plan.order.outer_dims());
+        let mut kept = HashSet::new();
         for cell in 0..outer.iter().product() {
             let mut place = ShardPosition { grid: [0; MAX_OUTER], across: 0 };
             place.grid[..outer.len()].copy_from_slice(&position(cell, outer));
             for across in 0..frame.iter().product::<u64>() as usize {
                 place.across = across;
                 let key = self.shard_key(plan, &place);
-                let exists = self.state.lock().unpoisoned().created.remove(&key);
+                let exists = self.state.lock().unpoisoned().created.contains(&key);
                 if !exists {
-                    Shard::create(self.storage.clone(), key, place, plan.clone())?.close()?;
+                    self.create_shard(plan, place, key.clone())?.close()?;
                 }
+                kept.insert(key);
             }
         }
-        let beyond = std::mem::take(&mut self.state.lock().unpoisoned().created);
+        let created = std::mem::take(&mut self.state.lock().unpoisoned().created);
         let remove = |key: &String| {
             self.storage.remove(key).map_err(|e| Error::io("remove empty shard", self.storage.path_of(key), e))
         };
-        beyond.iter().try_for_each(remove)
+        created.difference(&kept).try_for_each(remove)
     }
 
     /// Sets a user attribute; the document follows at the next progress.
@@ -348,7 +351,7 @@ impl ImageWriter {
     pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
         let files = self.record_files(plan, block);
         let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
-        let key = || format!("{}records/*/c/{}", self.prefix, block.number);
+        let key = || self.record_key(&record_array("*"), block.number);
         self.storage.put_all(&files).map_err(|e| Error::io("write", self.storage.path_of(&key()), e))
     }
 
@@ -358,14 +361,17 @@ impl ImageWriter {
         if self.level.is_some() {
             return Vec::new();
         }
-        let key = |name: &str| format!("{}records/{name}/c/{}", self.prefix, block.number);
-        let keys = plan.record.fields.iter().map(|field| key(&field.name));
+        let keys = plan.record.fields.iter().map(|field| self.record_key(&record_array(&field.name), block.number));
         keys.zip(block.columns.iter().map(Vec::as_slice)).collect()
+    }
+
+    fn record_key(&self, array: &str, block: u64) -> String {
+        self.prefix.clone() + &record_block(array, block)
     }
 
     /// Replaces the frame numbers of a block of records.
     pub(crate) fn write_frame_numbers(&self, block: u64, bytes: &[u8]) -> Result<()> {
-        let key = format!("{}records/frame_number/c/{block}", self.prefix);
+        let key = self.record_key(FRAME_NUMBERS, block);
         self.storage.put(&key, bytes).map_err(|error| Error::io("write", self.storage.path_of(&key), error))
     }
 

@@ -49,7 +49,7 @@ impl Paused {
     pub(super) fn keep(&mut self, shared: &Shared) -> u64 {
         let plan = &shared.plan;
         // The document of a volume that grows tells of whole chunks only.
-        let is_shown = plan.volume.is_none() || plan.frames_total.is_some();
+        let is_shown = !plan.shard.cut_at_edge || plan.frames_total.is_some();
         let mut renewed = 0;
         if plan.layers.frames_a_cell() == 1 || !is_shown {
             return renewed;

@@ -129,7 +129,7 @@ impl Engine {
         drop(layer);
         if let Some(cell) = cell {
             // Where a layer's chunks lie scattered over all shards, they have no range.
-            let together = self.plan.volume.as_ref().is_none_or(|volume| volume.table.is_none());
+            let together = self.plan.array.layout.has_boxes();
             if shard.slot_bytes < LARGE_SLOT_BYTES && together {
                 let chunks = first_chunk..first_chunk + shard.layer_chunks;
                 // A panic in a storage of the caller's own must not keep the layer for ever.

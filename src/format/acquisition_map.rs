@@ -1,11 +1,11 @@
 //! Which frames, chunks and shards are which in an array that this crate's writer made, seen from the end: in the order
 //! of acquisition, the grid of shards counts like the digits of a number.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::layout::Layout;
-use super::precomputed::volume::Volume;
+use super::precomputed::volume::{DEALT_MAX, Volume};
 use super::provenance::Provenance;
 use crate::geometry::{MAX_OUTER, Order, digits, for_each_position};
 
@@ -19,46 +19,9 @@ pub(crate) struct AcquisitionMap {
     order: Order,
     layout: Layout,
     /// Of a volume whose shards are no boxes, the ids of each shard's chunks, which are numbered by their ranks.
-    ranks: Option<Ranks>,
-    /// Of a volume without an end: how deep it must be for the ids of its chunks to mean what they say.
-    depth_min: Option<u64>,
-    /// A volume of a size that was given, and stays.
-    bounded_volume: bool,
-}
-
-/// The ids of the chunks of each shard of a volume, in order.
-#[derive(Debug)]
-struct Ranks {
-    volume: Volume,
-    ids: HashMap<u64, Vec<u64>>,
-}
-
-/// More chunks no writer deals out by a hash.
-const RANKS_MAX: u64 = 1 << 24;
-
-impl Ranks {
-    fn new(volume: &Volume) -> Result<Option<Self>, String> {
-        let Some(shards) = volume.shards().filter(|_| !volume.has_boxes()) else { return Ok(None) };
-        let [x, y, z] = volume.grid();
-        let chunks = [x, y, z].iter().try_fold(1u64, |chunks, &count| chunks.checked_mul(count));
-        let Some(chunks) = chunks.filter(|&chunks| chunks <= RANKS_MAX) else {
-            return Err(format!(
-                "deals more than {RANKS_MAX} chunks out to shards that are no boxes, as no writer does"
-            ));
-        };
-        let mut ids: HashMap<u64, Vec<u64>> = HashMap::new();
-        for at in 0..chunks {
-            let id = shards.ids.id([at % x, at / x % y, at / (x * y)]);
-            ids.entry(shards.spec.place(id).0).or_default().push(id);
-        }
-        ids.values_mut().for_each(|ids| ids.sort_unstable());
-        Ok(Some(Self { volume: volume.clone(), ids }))
-    }
-
-    fn of(&self, shard: &[u64]) -> Option<&Vec<u64>> {
-        let [shard] = shard else { return None };
-        self.ids.get(shard)
-    }
+    ids_by_shard: Option<BTreeMap<u64, Vec<u64>>>,
+    /// No size was given.
+    unbounded: bool,
 }
 
 impl AcquisitionMap {
@@ -88,34 +51,38 @@ impl AcquisitionMap {
         if frames.is_none_or(|frames| frames > FRAMES_A_CHUNK_MAX) {
             return Err(format!("chunks of {chunk:?} hold more frames than a writer can"));
         }
-        let volume = layout.volume();
-        let ranks = volume.map(Ranks::new).transpose()?.flatten();
-        let depth_min = volume.filter(|_| own.unbounded).map(Volume::depth_min);
-        let bounded_volume = volume.is_some() && !own.unbounded;
+        let dealt = layout.volume().filter(|_| !layout.has_boxes());
+        let many = || format!("deals more than {DEALT_MAX} chunks out to shards that are no boxes, as no writer does");
+        let ids_by_shard = dealt.map(|volume| volume.ids_by_shard().ok_or_else(many)).transpose()?;
         let order = Order::new(layout.shape[..outer].to_vec(), acquired);
-        Ok(Self { order, layout: layout.clone(), ranks, depth_min, bounded_volume })
+        Ok(Self { order, layout: layout.clone(), ids_by_shard, unbounded: own.unbounded })
+    }
+
+    /// The ids of the chunks of a shard that is no box.
+    fn ids_of(&self, shard: &[u64]) -> Option<&Vec<u64>> {
+        let [shard] = shard else { return None };
+        self.ids_by_shard.as_ref()?.get(shard)
     }
 
     /// Chunks of the shard at a place, be they in the array or not.
     pub(crate) fn chunks_of(&self, shard: &[u64]) -> u64 {
-        match &self.ranks {
-            Some(ranks) => ranks.of(shard).map_or(0, |ids| ids.len() as u64),
-            None => self.layout.chunks_per_file().into_iter().fold(1, u64::saturating_mul),
+        match self.has_boxes() {
+            false => self.ids_of(shard).map_or(0, |ids| ids.len() as u64),
+            true => self.layout.chunks_per_file().into_iter().fold(1, u64::saturating_mul),
         }
     }
 
     /// The number that slot headers give the chunk at a place in the grid of chunks.
     pub(crate) fn chunk_number(&self, shard: &[u64], chunk: &[u64]) -> Option<u64> {
-        if let Some(ranks) = &self.ranks {
-            let id = ranks.volume.file_of(chunk).1;
-            return ranks.of(shard)?.binary_search(&id).ok().map(|rank| rank as u64);
+        if self.has_boxes() {
+            return Some(self.layout.number_in_file(chunk, None));
         }
-        Some(self.layout.number_in_file(chunk, None))
+        self.ids_of(shard)?.binary_search(&self.layout.file_of(chunk).1).ok().map(|rank| rank as u64)
     }
 
     /// Whether the chunks of a shard are a box.
     pub(crate) fn has_boxes(&self) -> bool {
-        self.ranks.is_none()
+        self.ids_by_shard.is_none()
     }
 
     fn outer(&self) -> usize {
@@ -129,8 +96,8 @@ impl AcquisitionMap {
 
     /// Whether the array has, or could grow to have, a file at a place of its grid.
     pub(crate) fn has_file(&self, position: &[u64]) -> bool {
-        if let Some(ranks) = &self.ranks {
-            return ranks.of(position).is_some();
+        if !self.has_boxes() {
+            return self.ids_of(position).is_some();
         }
         let grid = self.layout.file_grid();
         (0..position.len()).all(|dim| (dim == 0 && self.grows()) || position[dim] < grid[dim])
@@ -138,7 +105,7 @@ impl AcquisitionMap {
 
     /// The number of the shard at a place of the grid, as its slots' headers have it.
     pub(crate) fn shard_number(&self, position: &[u64]) -> Option<u64> {
-        if self.ranks.is_some() {
+        if !self.has_boxes() {
             return position.first().copied();
         }
         let grid = self.layout.file_grid();
@@ -148,10 +115,10 @@ impl AcquisitionMap {
 
     /// The place of a shard's chunk in the array's grid of chunks.
     pub(crate) fn chunk_position(&self, shard: &[u64], chunk: u64) -> Option<Vec<u64>> {
-        if let Some(ranks) = &self.ranks {
-            return ranks.volume.chunk_of(*ranks.of(shard)?.get(usize::try_from(chunk).ok()?)?);
+        if self.has_boxes() {
+            return self.layout.numbered_in_file(shard, chunk, None);
         }
-        self.layout.numbered_in_file(shard, chunk, None)
+        self.layout.chunk_at(shard, *self.ids_of(shard)?.get(usize::try_from(chunk).ok()?)?)
     }
 
     /// Whether a chunk lies within the rows and columns, rather than only filling up a shard.
@@ -243,33 +210,37 @@ impl AcquisitionMap {
         });
     }
 
+    fn growing_volume(&self) -> Option<&Volume> {
+        self.layout.volume().filter(|_| self.unbounded)
+    }
+
+    /// A volume of a size that was given stays as large.
+    fn is_bounded_volume(&self) -> bool {
+        self.layout.volume().is_some() && !self.unbounded
+    }
+
     /// One past the last number that has a place in the array when it has one for `frames` frames: a stack that was
     /// begun has places for all of its planes.
     pub(crate) fn end(&self, frames: u64) -> u64 {
-        self.order.places_end(frames).filter(|_| !self.bounded_volume).unwrap_or(frames)
+        self.order.places_end(frames).filter(|_| !self.is_bounded_volume()).unwrap_or(frames)
     }
 
     /// How long the first dimension is when `frames` frames have come; `None` if it does not depend on them.
     pub(crate) fn extent(&self, frames: u64) -> Option<u64> {
-        let extent = self.order.first_dim_extent(frames).filter(|_| !self.bounded_volume)?;
+        let extent = self.order.first_dim_extent(frames).filter(|_| !self.is_bounded_volume())?;
         Some(self.declared(extent))
     }
 
     /// How long the first dimension is declared to be when it is so long.
     pub(crate) fn declared(&self, extent: u64) -> u64 {
-        match self.depth_min {
-            Some(least) if extent.div_ceil(self.layout.chunk_shape[0]) < least => {
-                least.saturating_mul(self.layout.chunk_shape[0])
-            }
-            _ => extent,
-        }
+        self.growing_volume().map_or(extent, |volume| volume.declared_extent(extent, self.layout.chunk_shape[0]))
     }
 
     /// How long the first dimension is after a recovery that found so many frames; `None` if it does not depend on
     /// them. `deepest`: of a volume, its last layer of chunks and how many planes these have.
     pub(crate) fn recovered_extent(&self, frames: u64, deepest: Option<(u64, u64)>) -> Option<u64> {
         let extent = self.extent(frames)?;
-        if self.depth_min.is_none() {
+        if self.growing_volume().is_none() {
             return Some(extent.max(self.layout.shape[0]));
         }
         // A volume's last chunks end where it does: a size that cuts them elsewhere makes them unreadable.
@@ -310,9 +281,8 @@ mod tests {
                 let map = AcquisitionMap {
                     order: order.clone(),
                     layout: layout([&sizes[..], &[4, 6]].concat(), [&unit[..], &[2, 2]].concat()),
-                    ranks: None,
-                    depth_min: None,
-                    bounded_volume: false,
+                    ids_by_shard: None,
+                    unbounded: false,
                 };
                 for number in 0..105 {
                     let at = cells.locate(number);

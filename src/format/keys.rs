@@ -10,6 +10,23 @@ pub(crate) fn is_below(path: &str) -> bool {
     !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// The group of an image's records. For each field it has an array of one dimension, in the format of Zarr v3 whatever
+/// the image is.
+pub(crate) const RECORDS: &str = "records";
+
+/// The array of records with the numbers of the frames.
+pub(crate) const FRAME_NUMBERS: &str = "records/frame_number";
+
+/// The array of records of a field.
+pub(crate) fn record_array(field: &str) -> String {
+    format!("{RECORDS}/{field}")
+}
+
+/// The key of a block of an array of records.
+pub(crate) fn record_block(array: &str, block: u64) -> String {
+    format!("{array}/{}", KeyEncoding::of_writer(Prefix::Part).key(&[block]))
+}
+
 /// How a file's position in the grid becomes its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyEncoding {

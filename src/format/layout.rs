@@ -1,9 +1,7 @@
 //! Where everything of an array stands: the grids of chunks and of files, the keys of both, and the entry that a chunk
 //! has in its shard's index.
 
-use std::collections::BTreeMap;
-
-use super::index::table::{self, TableLayout};
+use super::index::table::TableLayout;
 use super::index::{Encoded, minishards};
 use super::keys::KeyEncoding;
 use super::precomputed::volume::{Expansion, Volume};
@@ -131,6 +129,26 @@ impl Layout {
     /// Files of the array in each dimension, where they are boxes.
     pub(crate) fn file_grid(&self) -> Vec<u64> {
         grid(&self.shape, &self.file_shape)
+    }
+
+    /// The chunks of a file, which is a box, that lie in the array: the first, and how many in each dimension.
+    pub(crate) fn chunks_of(&self, file: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let dims = file.iter().zip(self.chunks_per_file()).zip(self.chunk_grid());
+        let first_and_count = dims.map(|((at, count), all)| {
+            let first = at.saturating_mul(count);
+            (first, all.saturating_sub(first).min(count))
+        });
+        first_and_count.unzip()
+    }
+
+    /// The elements of a box of chunks that lie in the array: the first, and how many in each dimension.
+    pub(crate) fn elements_of(&self, first: &[u64], counts: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let dims = first.iter().zip(counts).zip(self.chunk_shape.iter().zip(&self.shape));
+        let start_and_length = dims.map(|((first, count), (chunk, all))| {
+            let start = first.saturating_mul(*chunk);
+            (start, all.saturating_sub(start).min(count.saturating_mul(*chunk)))
+        });
+        start_and_length.unzip()
     }
 
     /// Bytes of the head by which a shard's minishards are found; `None` where shards have tables, or are none.
@@ -263,12 +281,7 @@ impl Layout {
         if !self.has_boxes() {
             return false;
         }
-        let per_file = self.chunks_per_file();
-        let present = |dim: usize| {
-            let grid = self.shape[dim].div_ceil(self.chunk_shape[dim]);
-            grid.saturating_sub(file[dim].saturating_mul(per_file[dim])).min(per_file[dim])
-        };
-        let all = (0..self.shape.len()).map(present).fold(1, u64::saturating_mul);
+        let all = self.chunks_of(file).1.into_iter().fold(1, u64::saturating_mul);
         let there = |entry: &u64| self.chunk_at(file, *entry).is_some_and(|chunk| self.has_chunk(&chunk));
         entries.filter(there).count() as u64 == all
     }
@@ -313,29 +326,29 @@ impl Layout {
         }
     }
 
-    /// The index that names chunks, by their entries, as offset and length, of which the last one ends at `end`.
+    /// The index that names chunks, by their entries, as offset and length. `tail_at`: where the part behind the chunks
+    /// stands.
     ///
     /// # Errors
     ///
     /// When a minishard's index can't be compressed.
-    pub(crate) fn encode_index(&self, chunks: &BTreeMap<u64, (u64, u64)>, end: u64) -> Result<Encoded> {
-        match &self.files {
-            Files::Grid { index: Some(index), .. } => {
-                let missing = (table::MISSING, table::MISSING);
-                let entries = (0..index.chunks()).map(|chunk| chunks.get(&chunk).copied().unwrap_or(missing));
-                let bytes = index.encode(entries);
-                let at = if index.location() == IndexLocation::Start { 0 } else { end };
-                Ok(Encoded::new(vec![(at, bytes)], end))
+    pub(crate) fn encode_index(
+        &self,
+        chunks: impl Iterator<Item = (u64, (u64, u64))>,
+        tail_at: u64,
+    ) -> Result<Encoded> {
+        let (head, tail) = match &self.files {
+            Files::Grid { index: Some(table), .. } => match table.location() {
+                IndexLocation::Start => (table.encode(chunks), Vec::new()),
+                IndexLocation::End => (Vec::new(), table.encode(chunks)),
+            },
+            Files::Volume(Volume { shards: Some(shards), .. }) => {
+                let entries = chunks.map(|(id, (offset, nbytes))| minishards::Entry { id, offset, nbytes });
+                minishards::encode(&shards.spec, entries.collect(), tail_at)?
             }
-            Files::Volume(volume) => {
-                let entry = |(&id, &(offset, nbytes)): (&u64, &(u64, u64))| minishards::Entry { id, offset, nbytes };
-                let entries = chunks.iter().map(entry).collect();
-                let encoded = volume.shards().map(|shards| minishards::encode(&shards.spec, entries, end));
-                let (head, tail) = encoded.transpose()?.unwrap_or_default();
-                Ok(Encoded::new(vec![(end, tail), (0, head)], end))
-            }
-            Files::Grid { index: None, .. } => Ok(Encoded::new(Vec::new(), end)),
-        }
+            _ => Default::default(),
+        };
+        Ok(Encoded { head, tail, tail_at })
     }
 }
 

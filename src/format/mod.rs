@@ -29,6 +29,7 @@ pub(crate) mod level_frames;
 pub(crate) mod manifest;
 mod metadata;
 pub(crate) mod ngff;
+pub(crate) mod node;
 pub(crate) mod precomputed;
 pub(crate) mod provenance;
 mod rules;
@@ -55,13 +56,13 @@ pub(crate) use rules::rules;
 pub(crate) use rules::{OmePlace, holders, holds};
 
 /// Documents by which a folder may be known to be a dataset.
-pub(crate) const OF_DATASETS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
+pub(crate) const OF_DATASETS: [&str; 4] = [zarr3::DOCUMENT, zarr2::GROUP, zarr2::ARRAY, precomputed::DOCUMENT];
 
 /// Whether a document of this name says that its folder is a dataset.
 pub(crate) fn is_of_dataset(name: &str, document: &Value) -> bool {
     match name {
-        "zarr.json" => document["zarr_format"] == 3 || zarr3_draft::is_entry(document),
-        "info" => precomputed::is_info(document),
+        zarr3::DOCUMENT => document["zarr_format"] == 3 || zarr3_draft::is_entry(document),
+        precomputed::DOCUMENT => precomputed::is_info(document),
         _ => document["zarr_format"] == 2,
     }
 }

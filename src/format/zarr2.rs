@@ -27,6 +27,13 @@ use crate::config::{Codec, Compressor, Dialect, IndexLocation};
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
 
+/// The document of an array.
+pub(crate) const ARRAY: &str = ".zarray";
+/// The document of a group.
+pub(crate) const GROUP: &str = ".zgroup";
+/// The attributes of either.
+pub(crate) const ATTRIBUTES: &str = ".zattrs";
+
 /// What a document says of the grids.
 #[derive(Deserialize)]
 struct Zarr2Grids {
@@ -285,7 +292,7 @@ fn filter(codec: &Value) -> Option<Value> {
 /// The `.zattrs` of an array that is all there is.
 pub(crate) fn attributes(array: &Metadata, mut attributes: Map<String, Value>) -> Document {
     put_dimension_names(&mut attributes, array.layout.names.as_deref());
-    (".zattrs".into(), Value::Object(attributes))
+    (ATTRIBUTES.into(), Value::Object(attributes))
 }
 
 /// A group's `.zgroup`.
@@ -296,7 +303,7 @@ pub(crate) fn group() -> Value {
 /// The documents of an image group and its array that say nothing of the array's shape. `own`: the array's attributes.
 pub(super) fn entry(array: &Metadata, own: Map<String, Value>) -> Vec<Document> {
     let (_, attributes) = attributes(array, own);
-    vec![(".zgroup".into(), group()), ("0/.zattrs".into(), attributes)]
+    vec![(GROUP.into(), group()), ("0/.zattrs".into(), attributes)]
 }
 
 /// The `.zattrs` of an image group. `ome`: what OME-Zarr 0.5 says.
@@ -306,5 +313,5 @@ pub(crate) fn group_attributes(ome: Option<&Value>, mut attributes: Map<String, 
         Some(other) => drop(attributes.insert("ome".into(), other.clone())),
         None => {}
     }
-    (".zattrs".into(), Value::Object(attributes))
+    (ATTRIBUTES.into(), Value::Object(attributes))
 }

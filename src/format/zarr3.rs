@@ -21,6 +21,11 @@ use crate::error::{Error, Refusal, Result};
 
 /// The name of the document of a group or an array.
 pub(crate) const DOCUMENT: &str = "zarr.json";
+
+/// The key of the document of the node with this name.
+pub(crate) fn document_at(name: &str) -> String {
+    if name.is_empty() { DOCUMENT.to_owned() } else { format!("{name}/{DOCUMENT}") }
+}
 const MANIFEST: &str = "chunk-manifest-json";
 
 /// What a document says of the grids.

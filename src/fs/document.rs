@@ -15,6 +15,7 @@ use super::system::FileExt;
 use crate::codec;
 use crate::error::{Error, Refusal, Result};
 use crate::format::consolidated::{ConsolidatedMetadata, GroupDocument, OF_ZARR2};
+use crate::format::zarr3;
 use crate::format::zip::Content;
 use crate::format::zip::parse::{Entry, Method};
 
@@ -31,7 +32,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
 
 /// The consolidated metadata of the group at `folder`, if there are some.
 pub(crate) fn consolidated(folder: &Path) -> Result<Option<ConsolidatedMetadata>> {
-    match read_as(&folder.join("zarr.json"))? {
+    match read_as(&folder.join(zarr3::DOCUMENT))? {
         Some(document) => Ok(GroupDocument::consolidated(document)),
         None => Ok(read(&folder.join(OF_ZARR2))?.map(ConsolidatedMetadata::of_zarr2)),
     }

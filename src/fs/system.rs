@@ -52,6 +52,11 @@ pub(crate) fn no_room() -> io::Error {
     Errno::NOSPC.into()
 }
 
+/// The same of this kind: of a quota that is used up, or of a full disk.
+pub(crate) fn no_room_of(kind: io::ErrorKind) -> io::Error {
+    if kind == io::ErrorKind::QuotaExceeded { Errno::DQUOT.into() } else { no_room() }
+}
+
 /// A file system, by its number in statfs(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileSystem(u64);

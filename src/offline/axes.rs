@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::config::{Channel, DimKind};
 use crate::error::Result;
-use crate::fs::document;
 use crate::offline::array::Array;
+use crate::offline::hierarchy::ome_of;
 use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
@@ -111,14 +111,6 @@ impl Array {
         }
         Ok(None)
     }
-}
-
-/// What a group says of OME-Zarr.
-fn ome_of(group: &Path) -> Result<Option<Value>> {
-    Ok(match document::read(&group.join("zarr.json"))? {
-        Some(document) => document.pointer("/attributes/ome").cloned(),
-        None => document::read(&group.join(".zattrs"))?,
-    })
 }
 
 /// A path as a document has it, without the parts that lead nowhere.

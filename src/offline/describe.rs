@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::config::IndexLocation;
 use crate::dtype::ElementType;
@@ -12,11 +12,12 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
 use crate::format::layout::product;
-use crate::format::precomputed;
+use crate::format::{zarr2, zarr3};
 use crate::fs::{document, look};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::ChunkManifest;
 use crate::offline::array::shard_file::ShardFile;
+use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::levels;
 use crate::offline::notes::notes_of_frames;
@@ -159,8 +160,7 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     for (name, note) in levels::notes(&nodes)? {
         arrays.iter_mut().filter(|array| array.path == name).for_each(|array| array.notes.push(note.clone()));
     }
-    let unreadable =
-        nodes.iter().filter_map(|node| node.unreadable().map(|error| describe_unreadable(root, node, error)));
+    let unreadable = nodes.iter().filter_map(|node| node.unreadable().map(|error| describe_unreadable(node, error)));
     let absent = promises::broken(&nodes)?.into_iter().map(|Broken { group, node, what }| {
         let reason = format!("{}: {what}", group.display());
         Unreadable { path: node, format: None, shape: None, dtype: None, reason }
@@ -177,11 +177,11 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     })
 }
 
-/// What can be told of what is not read: shape and type stand in the same place in most formats. `root`: of the
-/// dataset, whose document describes the scales of a volume.
-fn describe_unreadable(root: &Path, node: &Node, error: &Error) -> Unreadable {
-    let scale = document::read(&root.join("info")).ok().flatten().and_then(|info| said_of_scale(&info, &node.name));
-    let documents = ["zarr.json", ".zarray"].map(|name| node.path.join(name));
+/// What can be told of what is not read: shape and type stand in the same place in most formats.
+fn describe_unreadable(node: &Node, error: &Error) -> Unreadable {
+    let central = CentralMetadata::of(&node.path).ok().flatten();
+    let scale = central.and_then(|(central, name)| central.said_of_scale(&name));
+    let documents = [zarr3::DOCUMENT, zarr2::ARRAY].map(|name| node.path.join(name));
     let is_scale = scale.is_some();
     let of_node = || documents.iter().find_map(|path| document::read(path).ok().flatten());
     let said = scale.or_else(of_node).unwrap_or_default();
@@ -190,16 +190,6 @@ fn describe_unreadable(root: &Path, node: &Node, error: &Error) -> Unreadable {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let format = is_scale.then(|| "precomputed volume".to_owned());
     Unreadable { path: node.name.clone(), format, shape, dtype: dtype.map(text), reason: error.to_string() }
-}
-
-/// What the document of a volume says of a scale, in the words of Zarr.
-fn said_of_scale(info: &Value, key: &str) -> Option<Value> {
-    let scales = info.get("scales").filter(|_| precomputed::is_info(info))?.as_array()?;
-    let scale = scales.iter().find(|scale| scale["key"] == key)?;
-    let mut shape: Vec<u64> = scale["size"].as_array()?.iter().rev().map(Value::as_u64).collect::<Option<_>>()?;
-    let channels = info["num_channels"].as_u64().filter(|channels| *channels != 1);
-    channels.into_iter().for_each(|channels| shape.insert(0, channels));
-    Some(json!({"shape": shape, "data_type": info["data_type"]}))
 }
 
 /// What the files of an array add up to.

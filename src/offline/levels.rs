@@ -7,15 +7,15 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::array::Array;
+use super::halving::Halving;
 use super::hierarchy::below;
 use super::hierarchy::walk::{Node, NodeKind};
-use super::pyramid::halving::Halving;
 use crate::downsample::Method;
 use crate::error::Result;
 use crate::format;
 use crate::format::keys::is_below;
 use crate::fs::look;
-use crate::geometry::for_each_position;
+use crate::geometry::{cells, for_each_position};
 use crate::ome::multiscales::{self, Dataset, ome_of};
 use crate::words::{HAS, IS, count_that, of_number};
 
@@ -83,15 +83,12 @@ impl LevelPair<'_> {
         }
         let there: HashSet<Vec<u64>> = level.all_chunk_positions()?.into_iter().flatten().collect();
         let (from, to) = (finer.layout(), level.layout());
+        let of_finer: Vec<u64> =
+            to.chunk_shape.iter().zip(factors).map(|(n, factor)| n.saturating_mul(*factor)).collect();
         let mut lacking = HashSet::new();
         for place in finer.all_chunk_positions()?.into_iter().flatten().filter(|place| from.has_chunk(place)) {
-            let dims = 0..place.len();
-            let chunk = |dim: usize, element: u64| element / factors[dim] / to.chunk_shape[dim];
-            let first: Vec<u64> = dims.clone().map(|dim| chunk(dim, place[dim] * from.chunk_shape[dim])).collect();
-            let last = |dim: usize| {
-                chunk(dim, ((place[dim] + 1).saturating_mul(from.chunk_shape[dim])).min(from.shape[dim]) - 1)
-            };
-            let counts: Vec<u64> = dims.map(|dim| last(dim) - first[dim] + 1).collect();
+            let (start, shape) = from.elements_of(&place, &vec![1; place.len()]);
+            let (first, counts) = cells(&start, &shape, &of_finer);
             for_each_position(&first, &counts, |at| {
                 if !there.contains(at) {
                     lacking.insert(at.to_vec());
@@ -115,9 +112,7 @@ impl LevelPair<'_> {
         let (layout, fill) = (self.level.layout(), &self.level.metadata().fill);
         let is_lost = |rooms: &mut (Vec<u8>, Vec<u8>), at: &Vec<u64>| -> Result<u64> {
             let (pixels, whole) = rooms;
-            let dims = 0..at.len();
-            let start: Vec<u64> = dims.clone().map(|dim| at[dim] * layout.chunk_shape[dim]).collect();
-            let shape: Vec<u64> = dims.map(|dim| layout.chunk_shape[dim].min(layout.shape[dim] - start[dim])).collect();
+            let (start, shape) = layout.elements_of(at, &vec![1; at.len()]);
             let bytes = format::bytes(&shape, self.level.dtype()).unwrap_or(u64::MAX);
             pixels.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
             halving.read(self.finer, &start, &shape, pixels, whole)?;

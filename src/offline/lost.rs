@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::product;
 use crate::format::provenance::{self, Provenance};
-use crate::geometry::{for_each_position, linear};
+use crate::geometry::{cells, for_each_position, linear};
 use crate::words::count;
 
 /// More frames than this are not looked at one by one.
@@ -204,11 +204,14 @@ impl Array {
 
     /// Whether all files of a box are there.
     fn has_files_within(&self, start: &[u64], shape: &[u64]) -> Result<bool> {
-        let file = &self.layout().file_shape;
-        let dims = start.iter().zip(shape).zip(file);
-        let bounds: Vec<_> = dims.map(|((&start, &n), file)| start / file..(start + n).div_ceil(*file)).collect();
-        let is_inside = |position: &&Vec<u64>| position.iter().zip(&bounds).all(|(at, bounds)| bounds.contains(at));
-        let expected = bounds.iter().map(|bounds| bounds.end - bounds.start).fold(1, u64::saturating_mul);
+        let (first, counts) = cells(start, shape, &self.layout().file_shape);
+        let is_inside = |position: &&Vec<u64>| {
+            position
+                .iter()
+                .zip(first.iter().zip(&counts))
+                .all(|(at, (first, count))| (*first..first + count).contains(at))
+        };
+        let expected = counts.iter().copied().fold(1, u64::saturating_mul);
         Ok(self.file_positions()?.iter().filter(is_inside).count() as u64 == expected)
     }
 

@@ -11,6 +11,7 @@ mod export;
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub mod fuzzing;
+mod halving;
 mod hierarchy;
 mod layers;
 mod levels;

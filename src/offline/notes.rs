@@ -10,6 +10,7 @@ use super::hierarchy::{below, has_node};
 use super::stale::{self, Stale};
 use crate::error::{Error, Result};
 use crate::format::provenance::{self, Provenance};
+use crate::format::{zarr2, zarr3};
 use crate::fs::{Lock, document, look};
 use crate::words::{IS, count_that, of_number};
 
@@ -103,11 +104,11 @@ impl Array {
     pub(super) fn said(&self) -> Result<Option<(PathBuf, Value)>> {
         let parent = self.path().parent().unwrap_or(Path::new(""));
         for (file, pointer) in [
-            (self.path().join(".zattrs"), ""),
+            (self.path().join(zarr2::ATTRIBUTES), ""),
             (self.document().to_path_buf(), ""),
             (self.document().to_path_buf(), "/attributes"),
-            (parent.join("zarr.json"), "/attributes"),
-            (parent.join(".zattrs"), ""),
+            (parent.join(zarr3::DOCUMENT), "/attributes"),
+            (parent.join(zarr2::ATTRIBUTES), ""),
         ] {
             let Some(mut document) = document::read(&file)? else { continue };
             // A list of frames that are missing may be long, so nothing is copied.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::hierarchy::walk::{Node, NodeKind, Tree};
 use super::hierarchy::{below, has_node};
 use crate::error::{Error, Result};
-use crate::format::keys::is_below;
+use crate::format::keys::{FRAME_NUMBERS, is_below};
 use crate::format::provenance::is_of_writer;
 use crate::fs::document;
 use crate::ome::multiscales::{self, Dataset, Multiscale, ome_of};
@@ -100,7 +100,7 @@ impl<'a> GroupPromises<'a> {
         let mut promises = of_attributes(self);
         promises.extend(consolidated);
         if own && is_of_writer(self.attributes) {
-            let made = ["0", "records/frame_number"];
+            let made = ["0", FRAME_NUMBERS];
             promises.extend(made.map(|path| Promise { path: path.to_owned(), is_array: true, whose: "attributes" }));
         }
         let broken = |node: String, what: String| Broken { group: self.path.to_path_buf(), node, what };

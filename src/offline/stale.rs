@@ -94,7 +94,7 @@ fn faults(group: &Path, said: &ConsolidatedMetadata) -> Vec<String> {
         all.extend(keys.map(|key| format!("name {key:?}, which is no path of a node")));
         return all;
     }
-    if look::is_file(&group.join(".zgroup")) && !metadata.contains_key(".zgroup") {
+    if look::is_file(&group.join(zarr2::GROUP)) && !metadata.contains_key(zarr2::GROUP) {
         all.push("lack \".zgroup\", by which the group itself is one".to_owned());
     }
     all.extend(metadata.keys().filter_map(|key| fault_of_key(group, metadata, key)));
@@ -109,10 +109,10 @@ fn fault_of_key(group: &Path, metadata: &Map<String, Value>, key: &str) -> Optio
         _ if !node.is_empty() && !node.split('/').all(is_below) => {
             Some(format!("name {key:?}, which is no path of a document"))
         }
-        ".zattrs" if !is_there(".zarray") && !is_there(".zgroup") => {
+        zarr2::ATTRIBUTES if !is_there(zarr2::ARRAY) && !is_there(zarr2::GROUP) => {
             Some(format!("name {key:?}, of a node that is not there"))
         }
-        ".zgroup" if is_there(".zarray") && !metadata.contains_key(&below(node, ".zarray")) => {
+        zarr2::GROUP if is_there(zarr2::ARRAY) && !metadata.contains_key(&below(node, zarr2::ARRAY)) => {
             Some(format!("say that {node:?} is a group, and it is an array"))
         }
         _ => None,
@@ -122,20 +122,20 @@ fn fault_of_key(group: &Path, metadata: &Map<String, Value>, key: &str) -> Optio
 /// What is said of a node that its own documents say otherwise.
 fn different(said: &ConsolidatedMetadata, group: &Path, node: &str) -> Result<Option<String>> {
     if !said.is_zarr2 {
-        let file = group.join(node).join("zarr.json");
+        let file = group.join(node).join(zarr3::DOCUMENT);
         let (Some(said), Some(own)) = (said.get(node), document::read(&file)?) else { return Ok(None) };
         let of_array = || difference(&file, said, &own, zarr3::parse);
         let of_array = if own["node_type"] == "array" { of_array() } else { None };
         return Ok(of_array.or_else(|| of_attributes(&said["attributes"], &own["attributes"])));
     }
-    let file = group.join(node).join(".zarray");
-    let of_array = match (said.get(&below(node, ".zarray")), document::read(&file)?) {
+    let file = group.join(node).join(zarr2::ARRAY);
+    let of_array = match (said.get(&below(node, zarr2::ARRAY)), document::read(&file)?) {
         (Some(said), Some(own)) => {
             difference(&file, said, &own, |path, document| zarr2::parse(path, document, Value::Object(Map::default())))
         }
         _ => None,
     };
-    let key = below(node, ".zattrs");
+    let key = below(node, zarr2::ATTRIBUTES);
     let own = document::read(&group.join(&key))?.unwrap_or_default();
     Ok(of_array.or_else(|| of_attributes(said.get(&key).unwrap_or(&Value::Null), &own)))
 }

@@ -6,7 +6,8 @@ use super::volume;
 use crate::config::{Config, IndexLocation, OmeVersion, Volume};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::format::rules;
+use crate::format::keys::RECORDS;
+use crate::format::{precomputed, rules};
 
 /// Refuses what the dialect of `config` can't hold.
 pub(super) fn check(config: &Config) -> Result<()> {
@@ -65,7 +66,7 @@ fn check_volume(volume: &Volume) -> Result<()> {
     if let Some(key) = &volume.key
         && (key.is_empty()
             || key.starts_with('.')
-            || ["info", "records"].contains(&&key[..])
+            || [precomputed::DOCUMENT, RECORDS].contains(&&key[..])
             || !key.chars().all(plain))
     {
         let reason = "letters, digits, _, - and . are possible, not starting with a dot, and neither info nor records";

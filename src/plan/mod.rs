@@ -23,7 +23,6 @@ use crate::config::{Codec, Compressor, Config, check_workers};
 use crate::error::{Error, Result};
 use crate::format::Metadata;
 use crate::format::codecs::Chain;
-use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
 use crate::format::level_frames::LevelFrames;
@@ -41,7 +40,7 @@ pub(crate) use record::RecordPlan;
 pub(crate) use ring::RING_FRAMES_MAX;
 pub(crate) use ring::RingPlan;
 use ring::Served;
-pub(crate) use shard::{IndexForm, ShardPlan};
+pub(crate) use shard::ShardPlan;
 pub(crate) use volume::VolumePlan;
 
 // Of one frame.
@@ -214,11 +213,16 @@ impl Plan {
         scattered.unwrap_or(chunk / self.shard.layer_chunks)
     }
 
+    /// The entry of a chunk in its shard's index: its place in the shard or, in a volume, its id.
+    pub(crate) fn entry_of(&self, grid: &[u64; MAX_OUTER], across: usize, chunk: usize) -> u64 {
+        self.volume.as_ref().map_or(chunk as u64, |volume| volume.id(grid, across, chunk))
+    }
+
     /// The position of a shard in the grid of shards, or its number where shards are no boxes. `across`: its place
     /// beside the others of its cell.
     pub(crate) fn shard_position(&self, grid: &[u64; MAX_OUTER], across: usize) -> Vec<u64> {
         let Layout { shape, file_shape, .. } = &self.array.layout;
-        if self.volume.as_ref().is_some_and(|volume| volume.table.is_some()) {
+        if !self.array.layout.has_boxes() {
             return vec![across as u64];
         }
         let outer = self.order.outer_dims();
@@ -257,14 +261,8 @@ impl Plan {
     fn declared_extent(&self, frames: u64) -> Option<u64> {
         let extent = self.order.first_dim_extent(frames)?;
         match &self.volume {
-            // The ids of chunks mean what they say only in a volume of so many bits.
             Some(volume) if self.frames_total.is_none() => {
-                let depth = self.array.layout.chunk_shape[0];
-                Some(if extent.div_ceil(depth) >= volume.volume.depth_min() {
-                    extent
-                } else {
-                    volume.volume.depth_min() * depth
-                })
+                Some(volume.volume.declared_extent(extent, self.array.layout.chunk_shape[0]))
             }
             // A smaller volume's chunks would have other ids.
             Some(_) => None,
@@ -321,11 +319,7 @@ fn described(
     file_shape: Vec<u64>,
     volume: Option<&VolumePlan>,
 ) -> Metadata {
-    let index = match shard.index.form {
-        _ if !rules(config.dialect).shares_files => None,
-        IndexForm::Table { location, checksum } => TableLayout::new(shard.chunks as u64, location, checksum),
-        IndexForm::Minishards => None,
-    };
+    let index = shard.index.table.filter(|_| rules(config.dialect).shares_files);
     let files = match volume {
         Some(volume) => Files::Volume(volume.volume.clone()),
         None => Files::Grid { keys: KeyEncoding::of_writer(rules(config.dialect).key_prefix), index },

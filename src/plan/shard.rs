@@ -1,12 +1,14 @@
 //! One chunk and one shard, in bytes.
 
 use super::frame::FramePlan;
-use super::volume::{CHUNKS_A_SHARD_MAX, VolumePlan};
+use super::volume::VolumePlan;
 use crate::aligned_memory::PAGE;
 use crate::codec::Encoder;
 use crate::config::{Compressor, Config, IndexLocation, Placement, StorageKind};
 use crate::error::{Error, Result};
 use crate::format::index::minishards;
+use crate::format::index::table::{CHUNKS_MAX, TableLayout};
+use crate::format::precomputed::Shards;
 use crate::format::rules;
 use crate::format::slot_header::HEADER_BYTES;
 
@@ -56,7 +58,8 @@ pub(crate) struct ShardPlan {
 /// Where a shard's index stands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexPlan {
-    pub(crate) form: IndexForm,
+    /// `None`: it is a table of tables, as a precomputed volume has it.
+    pub(crate) table: Option<TableLayout>,
     /// Its bytes before the slots.
     pub(crate) head_bytes: u64,
     /// The most bytes that it has behind the chunks.
@@ -69,15 +72,6 @@ pub(crate) struct IndexPlan {
     /// Where older tables can't be given back, how many new layers one must name to be worth its place: all of them
     /// together let the file grow to twice its length at most.
     pub(crate) layers_a_growth: u64,
-}
-
-/// The form of a shard's index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IndexForm {
-    /// One table, with or without a checksum.
-    Table { location: IndexLocation, checksum: bool },
-    /// A table of tables, as a precomputed volume has it.
-    Minishards,
 }
 
 impl ShardPlan {
@@ -159,9 +153,9 @@ fn chunk_bytes(element: usize, chunk_shape: &[u64]) -> Result<usize> {
 
 fn chunks_of_shard(counts: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) -> Result<usize> {
     let chunks = counts.iter().try_fold(1u64, |chunks, &n| chunks.checked_mul(n));
-    let chunks = chunks.filter(|&chunks| chunks <= CHUNKS_A_SHARD_MAX).ok_or_else(|| {
+    let chunks = chunks.filter(|&chunks| chunks <= CHUNKS_MAX).ok_or_else(|| {
         let reason = format!(
-            "a shard may hold at most {CHUNKS_A_SHARD_MAX} chunks of {chunk_shape:?}; choose smaller shards or larger \
+            "a shard may hold at most {CHUNKS_MAX} chunks of {chunk_shape:?}; choose smaller shards or larger \
              chunks"
         );
         Error::config("dims.shard", format_args!("{shard_shape:?}"), reason)
@@ -171,26 +165,18 @@ fn chunks_of_shard(counts: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) -> 
 
 impl IndexPlan {
     pub(super) fn new(config: &Config, chunks: u64, volume: Option<&VolumePlan>) -> Self {
-        let open_tails_at = [0; 2];
-        if let Some(volume) = volume {
-            let tail_bytes_max = minishards::tail_bytes_max(&volume.shards.spec, chunks);
-            return Self {
-                form: IndexForm::Minishards,
-                head_bytes: volume.shards.spec.head_bytes(),
-                tail_bytes_max,
-                open_tails_at,
-                growth_bytes: 0,
-                layers_a_growth: 1,
-            };
-        }
         let (location, checksum) = (config.index_location, config.index_checksum && rules(config.dialect).checksums);
-        let bytes = 16 * chunks + if checksum { 4 } else { 0 };
-        let (head_bytes, tail_bytes_max) = match location {
-            IndexLocation::Start => (bytes, 0),
-            IndexLocation::End => (0, bytes),
+        // More chunks than a table takes were refused.
+        let table = TableLayout::new(chunks, location, checksum).filter(|_| volume.is_none());
+        let table_bytes = table.map_or(0, TableLayout::bytes);
+        let (head_bytes, tail_bytes_max) = match (volume, location) {
+            (Some(VolumePlan { shards: Shards { spec, .. }, .. }), _) => {
+                (spec.head_bytes(), minishards::tail_bytes_max(spec, chunks))
+            }
+            (None, IndexLocation::Start) => (table_bytes, 0),
+            (None, IndexLocation::End) => (0, table_bytes),
         };
-        let form = IndexForm::Table { location, checksum };
-        Self { form, head_bytes, tail_bytes_max, open_tails_at, growth_bytes: 0, layers_a_growth: 1 }
+        Self { table, head_bytes, tail_bytes_max, open_tails_at: [0; 2], growth_bytes: 0, layers_a_growth: 1 }
     }
 
     /// Finds the places of the part behind the chunks while a shard is open, and returns the length of its file.
@@ -204,7 +190,7 @@ impl IndexPlan {
         }
         let page = PAGE as u64;
         let first = (slots_end + self.tail_bytes_max).next_multiple_of(page);
-        if self.form == IndexForm::Minishards {
+        if self.table.is_none() {
             let second = (first + self.tail_bytes_max).next_multiple_of(page);
             self.open_tails_at = [first, second];
             return second + self.tail_bytes_max;
@@ -225,9 +211,6 @@ impl IndexPlan {
     /// the old or the new one. Without a checksum over all of it, each of its entries stands for itself.
     pub(crate) fn may_be_replaced_in_place(&self) -> bool {
         const SECTOR: u64 = 512;
-        match self.form {
-            IndexForm::Table { checksum, .. } => !checksum || self.head_bytes.max(self.tail_bytes_max) <= SECTOR,
-            IndexForm::Minishards => true,
-        }
+        self.table.is_none_or(|table| !table.has_checksum() || table.bytes() <= SECTOR)
     }
 }

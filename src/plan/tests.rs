@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::volume::CHUNKS_A_SHARD_MAX;
 use super::{Plan, TILES_MAX};
 use crate::config::{
     BloscCname, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
@@ -16,6 +15,7 @@ use crate::config::{
 };
 use crate::dtype::Dtype;
 use crate::error::Error;
+use crate::format::precomputed::volume::DEALT_MAX;
 use crate::geometry::Tile;
 
 /// Of a plan that is refused, or made without long tables.
@@ -100,14 +100,14 @@ fn plan_and_ask(config: &Config) -> Result<usize, Error> {
     }
     plan.first_shape();
     assert!(plan.ring.frames > 0 && plan.ring.layer_slots > 0 && plan.ring.shard_blocks_live > 0);
-    let table = if plan.volume.as_ref().is_some_and(|volume| volume.table.is_some()) { CHUNKS_A_SHARD_MAX } else { 0 };
+    let table = if plan.volume.as_ref().is_some_and(|volume| volume.table.is_some()) { DEALT_MAX } else { 0 };
     Ok(plan.tiles.len() * 2 * size_of::<Tile>() + table as usize * 64)
 }
 
 fn check(config: &Config) {
     let (made, bytes, time) = cost(|| plan_and_ask(config));
     // What the plan holds is what it is for. One of a volume may be refused after its chunks were dealt out.
-    let dealt = if config.dialect == Dialect::Precomputed { CHUNKS_A_SHARD_MAX as usize * 64 } else { 0 };
+    let dealt = if config.dialect == Dialect::Precomputed { DEALT_MAX as usize * 64 } else { 0 };
     let tables = made.as_ref().copied().unwrap_or(dealt);
     assert!(bytes < BYTES_MAX + tables, "{bytes} bytes for {:?} of {config:?}", made.err());
     assert!(time < TIME_MAX + Duration::from_nanos(8 * tables as u64), "{time:?} for {:?} of {config:?}", made.err());

@@ -3,6 +3,7 @@
 use crate::config::{Config, Dim, DimKind, VolumeHash};
 use crate::error::{Error, Result};
 use crate::format::precomputed::ids::{ChunkIds, ShardSpec};
+use crate::format::precomputed::volume::DEALT_MAX;
 use crate::format::precomputed::{self, Shards, Volume, chunk_ids};
 use crate::format::provenance::FRAMES_MAX;
 use crate::format::rules;
@@ -11,9 +12,6 @@ use crate::geometry::Outer;
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 
 // So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
-// An index of 256 MiB.
-pub(super) const CHUNKS_A_SHARD_MAX: u64 = 1 << 24;
-
 const AUTO_PRESHIFT_BITS: u32 = 9;
 // With a real hash: neighbours that a viewer is likely to want together stay together.
 const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;
@@ -105,7 +103,7 @@ impl VolumePlan {
         };
         let depth = if bounded { volume.size[2] } else { FRAMES_MAX };
         check_offset(volume.voxel_offset, [volume.size[0], volume.size[1], depth])?;
-        let table = if shards.in_box.is_none() { Some(Table::new(&ids, &spec, grid)?) } else { None };
+        let table = if shards.in_box.is_none() { Some(Table::new(&volume, &shards)?) } else { None };
         let in_box = shards.in_box.unwrap_or(grid);
         let across = [grid[0], grid[1]];
         let volume = Self { volume, shards, z, channel, in_box, across, table };
@@ -165,15 +163,7 @@ impl VolumePlan {
 }
 
 impl Table {
-    fn new(ids: &ChunkIds, spec: &ShardSpec, grid: [u64; 3]) -> Result<Self> {
-        let chunks = grid.iter().try_fold(1u64, |chunks, &n| chunks.checked_mul(n));
-        let Some(chunks) = chunks.filter(|&chunks| chunks <= CHUNKS_A_SHARD_MAX) else {
-            let reason = format!(
-                "with this hash, and with fewer shard_bits than the ids need, at most {CHUNKS_A_SHARD_MAX} chunks are \
-                 possible; use hash identity and leave shard_bits out, or larger chunks"
-            );
-            return Err(Error::config("volume", format_args!("a grid of {grid:?} chunks"), reason));
-        };
+    fn new(volume: &Volume, Shards { spec, ids, .. }: &Shards) -> Result<Self> {
         if spec.shard_bits > SHARD_BITS_LISTED_MAX {
             let reason = format!(
                 "with this hash, or with fewer bits in all than the ids need, all shards are open at once, and at \
@@ -181,21 +171,24 @@ impl Table {
             );
             return Err(Error::config("volume.shard_bits", spec.shard_bits, reason));
         }
-        let [x, y, _] = grid;
-        let mut of_shard = vec![Vec::new(); 1 << spec.shard_bits];
-        for linear in 0..chunks {
-            let id = ids.id([linear % x, linear / x % y, linear / (x * y)]);
-            of_shard[spec.place(id).0 as usize].push((id, linear));
-        }
-        let mut of = vec![(0, 0); chunks as usize];
-        for (shard, chunks) in of_shard.iter_mut().enumerate() {
-            chunks.sort_unstable();
-            for (rank, &(_, linear)) in chunks.iter().enumerate() {
-                of[linear as usize] = (shard as u32, rank as u32);
+        let grid = volume.grid();
+        let mut by_shard = volume.ids_by_shard().ok_or_else(|| {
+            let reason = format!(
+                "with this hash, and with fewer shard_bits than the ids need, at most {DEALT_MAX} chunks are \
+                 possible; use hash identity and leave shard_bits out, or larger chunks"
+            );
+            Error::config("volume", format_args!("a grid of {grid:?} chunks"), reason)
+        })?;
+        let of_shard: Vec<_> =
+            (0..1 << spec.shard_bits).map(|shard| by_shard.remove(&shard).unwrap_or_default()).collect();
+        let mut of = vec![(0, 0); grid.iter().product::<u64>() as usize];
+        for (shard, of_shard) in of_shard.iter().enumerate() {
+            for (rank, &id) in of_shard.iter().enumerate() {
+                let [x, y, z] = ids.position(id);
+                of[((z * grid[1] + y) * grid[0] + x) as usize] = (shard as u32, rank as u32);
             }
         }
-        let ids = of_shard.iter().map(|chunks| chunks.iter().map(|&(id, _)| id).collect()).collect();
-        Ok(Self { of, ids })
+        Ok(Self { of, ids: of_shard })
     }
 }
 

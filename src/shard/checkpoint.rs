@@ -32,8 +32,9 @@ use super::index_state::{Committed, OpenIndex};
 use crate::aligned_memory::PAGE;
 use crate::config::IndexLocation;
 use crate::error::{Result, caught, logged};
-use crate::format::index::{minishards, table};
-use crate::plan::IndexForm;
+use crate::format::index::Encoded;
+use crate::format::index::table::TableLayout;
+use crate::fs::system::is_no_room;
 
 /// So many indexes back, nothing is given back: a reader that looked for the file's end may be slow to read what stood
 /// there.
@@ -84,8 +85,8 @@ impl NextIndex {
 impl Shard {
     pub(super) fn replacing(&self) -> Replacing {
         let index = &self.plan.shard.index;
-        match index.form {
-            IndexForm::Table { location: IndexLocation::End, .. } if self.blob.grows() => Replacing::ByGrowth,
+        match index.table.map(TableLayout::location) {
+            Some(IndexLocation::End) if self.blob.grows() => Replacing::ByGrowth,
             _ if index.may_be_replaced_in_place() => Replacing::InPlace,
             _ => Replacing::AtTheClose,
         }
@@ -241,7 +242,7 @@ impl Shard {
     /// The same, but for the sync and what is noted after that.
     fn append_index(&self, committed: &Committed, room: u64, open: &mut OpenIndex) -> Result<bool> {
         let index = &self.plan.shard.index;
-        let (_, table) = self.index(committed, 0)?;
+        let table = self.index(committed, 0)?.tail;
         let mut block = vec![0; index.growth_bytes as usize];
         let table_at = block.len() - table.len();
         block[table_at..].copy_from_slice(&table);
@@ -249,7 +250,7 @@ impl Shard {
         self.tell_crc32(self.plan.shard.reserve_bytes - index.growth_bytes, &[]);
         match self.blob.grow(at, &block) {
             Ok(()) => Ok(true),
-            Err(error) if is_no_room(&error) => {
+            Err(error) if is_no_room(&error) || error.kind() == io::ErrorKind::FileTooLarge => {
                 logged(|| tracing::warn!(shard = self.key, %error, "no room for a newer index; the old one stays"));
                 Ok(false)
             }
@@ -279,18 +280,15 @@ impl Shard {
     /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends,
     /// and both parts. The data must have been synced.
     fn write_index(&self, committed: &Committed, tail_at: u64, open: &mut OpenIndex) -> Result<(u64, [Part; 2])> {
-        let (head, tail) = self.index(committed, tail_at)?;
-        // What the head points at has to be there before it.
-        for (at, part) in [(tail_at, &tail), (0, &head)] {
-            if !part.is_empty() {
-                let over_the_last = at == 0 || self.plan.shard.index.open_tails_at == [at; 2];
-                open.torn |= over_the_last;
-                self.blob.write_at(at, part).map_err(self.failed("write the index of shard"))?;
-                self.sync().map_err(self.failed("sync the index of shard"))?;
-                open.torn &= !over_the_last;
-            }
+        let index = self.index(committed, tail_at)?;
+        for (at, part) in index.parts() {
+            let over_the_last = at == 0 || self.plan.shard.index.open_tails_at == [at; 2];
+            open.torn |= over_the_last;
+            self.blob.write_at(at, part).map_err(self.failed("write the index of shard"))?;
+            self.sync().map_err(self.failed("sync the index of shard"))?;
+            open.torn &= !over_the_last;
         }
-        Ok((tail_at + tail.len() as u64, [Part::of(0, &head), Part::of(tail_at, &tail)]))
+        Ok((index.file_end(), [Part::of(0, &index.head), Part::of(tail_at, &index.tail)]))
     }
 
     /// Writes the final index behind the chunks, which end at `data_end`, and cuts the file off behind it: that is the
@@ -314,16 +312,15 @@ impl Shard {
     /// index.
     pub(super) fn write_tail(&self, committed: &Committed, data_end: u64) -> Result<()> {
         let mut open = self.open_index();
-        let (_, tail) = self.index(committed, data_end)?;
+        let tail = self.index(committed, data_end)?.tail;
         open.torn |= data_end + tail.len() as u64 > self.plan.shard.index.open_tails_at[0];
         self.blob.write_at(data_end, &tail).map_err(self.failed("write the index of shard"))
     }
 
-    /// Cuts the file off behind the final index, which was synced.
-    pub(super) fn cut_behind_tail(&self, committed: &Committed, data_end: u64) -> Result<()> {
+    /// Cuts the file off behind the final index, a table, which was synced.
+    pub(super) fn cut_behind_tail(&self, data_end: u64) -> Result<()> {
         let mut open = self.open_index();
-        let (_, tail) = self.index(committed, data_end)?;
-        self.blob.truncate(data_end + tail.len() as u64).map_err(self.failed("truncate shard"))?;
+        self.blob.truncate(data_end + self.plan.shard.index.tail_bytes_max).map_err(self.failed("truncate shard"))?;
         open.torn = false;
         Ok(())
     }
@@ -333,31 +330,11 @@ impl Shard {
         !self.open_index().torn && self.blob.check_intact().is_ok()
     }
 
-    /// The parts of an index before and behind the chunks.
-    fn index(&self, committed: &Committed, tail_at: u64) -> Result<(Vec<u8>, Vec<u8>)> {
-        match (self.plan.shard.index.form, &self.plan.volume) {
-            (IndexForm::Minishards, Some(volume)) => {
-                let ShardPosition { grid, across } = &self.place;
-                let entry = |(chunk, entry): (usize, &Option<(u64, u64)>)| {
-                    let (offset, nbytes) = (*entry)?;
-                    Some(minishards::Entry { id: volume.id(grid, *across, chunk), offset, nbytes })
-                };
-                let entries = committed.iter().enumerate().filter_map(entry).collect();
-                minishards::encode(&volume.shards.spec, entries, tail_at)
-            }
-            (IndexForm::Minishards, None) => unreachable!("only volumes have minishards"),
-            (IndexForm::Table { location, checksum }, _) => {
-                let missing = (table::MISSING, table::MISSING);
-                let table = table::encode(committed.iter().map(|entry| entry.unwrap_or(missing)), checksum);
-                Ok(match location {
-                    IndexLocation::Start => (table, Vec::new()),
-                    IndexLocation::End => (Vec::new(), table),
-                })
-            }
-        }
+    /// The index that names `committed`, its part behind the chunks at `tail_at`.
+    fn index(&self, committed: &Committed, tail_at: u64) -> Result<Encoded> {
+        let ShardPosition { grid, across } = &self.place;
+        let chunks = committed.iter().enumerate().filter_map(|(chunk, range)| Some((chunk, (*range)?)));
+        let chunks = chunks.map(|(chunk, range)| (self.plan.entry_of(grid, *across, chunk), range));
+        self.plan.array.layout.encode_index(chunks, tail_at)
     }
-}
-
-fn is_no_room(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }

@@ -94,7 +94,7 @@ impl Shard {
     }
 
     fn cut_behind_index(&self, end: &SharedEnd) -> Result<()> {
-        self.cut_behind_tail(&end.committed, end.data_end)?;
+        self.cut_behind_tail(end.data_end)?;
         self.give_back_slack(&end.committed, end.data_end).map_err(self.failed("give back unused space of shard"))
     }
 

@@ -1,6 +1,7 @@
 //! The shard itself: its file, who may write where, and what was committed.
 
 use std::io::{self, IoSlice};
+use std::iter;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,11 +12,10 @@ use super::index_state::OpenIndex;
 use super::slot::{self, Entry};
 use crate::aligned_memory::PAGE;
 use crate::error::{Contained, Error, Result};
-use crate::format::index::table;
 use crate::format::slot_header::HEADER_BYTES;
 use crate::format::zip::crc32;
 use crate::geometry::Outer;
-use crate::plan::{IndexForm, Plan};
+use crate::plan::Plan;
 use crate::storage::{Blob, Mapped, Storage};
 use crate::sync::Unpoisoned;
 
@@ -79,8 +79,8 @@ impl Shard {
             return Err(fail("map shard", io::Error::new(io::ErrorKind::InvalidInput, reason)));
         }
         let (mut index, mut in_order) = (None, false);
-        if let IndexForm::Table { checksum, .. } = shard.index.form {
-            let missing = table::encode((0..shard.chunks).map(|_| (table::MISSING, table::MISSING)), checksum);
+        if let Some(table) = shard.index.table {
+            let missing = table.encode(iter::empty());
             let at = if shard.index.head_bytes > 0 { 0 } else { shard.index.open_tails_at[0] };
             in_order = blob.write_first(at, &missing).map_err(|e| fail("write the index of shard", e))?;
             index = Some(Part::of(at, &missing));

@@ -3,7 +3,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,9 +19,9 @@ pub(super) const BALLAST_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(crate) struct DiskReserve {
     ballast: OnceLock<Option<Ballast>>,
-    /// The error with which a document, or a shard that frames waited for, found no room, else 0. No shard is begun any
-    /// more: what is left, and what the ballast gives, is for the documents.
-    full: AtomicI32,
+    /// The error with which a document, or a shard that frames waited for, found no room. No shard is begun any more:
+    /// what is left, and what the ballast gives, is for the documents.
+    full: OnceLock<io::ErrorKind>,
     pub(super) new_names: Arc<NewNames>,
 }
 
@@ -30,18 +29,14 @@ impl DiskReserve {
     /// Remembers that there is none left, if that is what `error` says.
     pub(crate) fn note(&self, error: &io::Error) {
         if is_no_room(error) {
-            let code = error.raw_os_error().or(system::no_room().raw_os_error()).unwrap_or(1);
-            let _ = self.full.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
+            self.full.get_or_init(|| error.kind());
         }
     }
 
     /// Fails, with the same error, once there was none left. Whoever has used up a quota shall not look for a full
     /// disk.
     pub(super) fn check(&self) -> io::Result<()> {
-        match self.full.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            code => Err(io::Error::from_raw_os_error(code)),
-        }
+        self.full.get().map_or(Ok(()), |kind| Err(system::no_room_of(*kind)))
     }
 
     /// Keeps room for the documents of a dataset, beside them, if nobody has done so.

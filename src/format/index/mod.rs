@@ -10,18 +10,23 @@ pub(crate) struct Range {
     pub(crate) nbytes: u64,
 }
 
-/// The parts of an index, each with its place in the file in the order in which they are to be written, and where the
-/// file ends.
-#[derive(Debug)]
+/// An index that was put together: its parts before and behind the chunks.
+#[derive(Debug, Default)]
 pub(crate) struct Encoded {
-    pub(crate) parts: Vec<(u64, Vec<u8>)>,
-    pub(crate) file_end: u64,
+    pub(crate) head: Vec<u8>,
+    pub(crate) tail: Vec<u8>,
+    /// Where the part behind the chunks stands.
+    pub(crate) tail_at: u64,
 }
 
 impl Encoded {
-    /// `end`: where the chunks end.
-    pub(crate) fn new(parts: Vec<(u64, Vec<u8>)>, end: u64) -> Self {
-        let file_end = parts.iter().map(|(at, part)| at + part.len() as u64).max().unwrap_or(0).max(end);
-        Self { parts, file_end }
+    /// Its parts with their places in the file. What the head points at has to be there before it.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        [(self.tail_at, &self.tail[..]), (0, &self.head[..])].into_iter().filter(|(_, part)| !part.is_empty())
+    }
+
+    /// Where the file ends, if no chunk ends behind the place of the tail.
+    pub(crate) fn file_end(&self) -> u64 {
+        (self.tail_at + self.tail.len() as u64).max(self.head.len() as u64)
     }
 }

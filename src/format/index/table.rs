@@ -19,8 +19,8 @@ pub(crate) const MISSING: u64 = u64::MAX;
 
 const ENTRY_BYTES: u64 = 16;
 const CRC_BYTES: u64 = 4;
-/// 16 million chunks in a shard; past that, a document is broken rather than generous.
-const INDEX_BYTES_MAX: u64 = 256 << 20;
+/// A table of 256 MiB; past that, a document is broken rather than generous.
+pub(crate) const CHUNKS_MAX: u64 = 1 << 24;
 
 /// How large a shard's table is and where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +34,7 @@ pub(crate) struct TableLayout {
 impl TableLayout {
     /// `None`: a table for so many chunks is larger than any shard's should be.
     pub(crate) fn new(chunks: u64, location: IndexLocation, checksum: bool) -> Option<Self> {
-        let bytes = chunks.checked_mul(ENTRY_BYTES)?;
-        (bytes <= INDEX_BYTES_MAX).then_some(Self { chunks, location, checksum, big_endian: false })
+        (chunks <= CHUNKS_MAX).then_some(Self { chunks, location, checksum, big_endian: false })
     }
 
     /// The same with numbers that have their highest byte first, or last.
@@ -74,10 +73,22 @@ impl TableLayout {
         Some(Range { offset, nbytes: self.bytes() })
     }
 
-    /// The bytes of the table, with its checksum behind it if it has one.
-    pub(crate) fn encode(self, entries: impl Iterator<Item = (u64, u64)>) -> Vec<u8> {
+    /// The bytes of the table, with its checksum behind it if it has one. `chunks`: offset and length of those that are
+    /// there, by their entries.
+    pub(crate) fn encode(self, chunks: impl Iterator<Item = (u64, (u64, u64))>) -> Vec<u8> {
         let word = if self.big_endian { u64::to_be_bytes } else { u64::to_le_bytes };
-        encode_words(entries, word, self.checksum)
+        // With room for the checksum. All bits of what is missing are set.
+        let mut bytes = vec![0xff; self.bytes() as usize];
+        let (table, checksum) = bytes.split_at_mut((self.chunks * ENTRY_BYTES) as usize);
+        for (chunk, (offset, nbytes)) in chunks {
+            let entry = &mut table[chunk as usize * ENTRY_BYTES as usize..][..ENTRY_BYTES as usize];
+            entry[..8].copy_from_slice(&word(offset));
+            entry[8..].copy_from_slice(&word(nbytes));
+        }
+        if self.checksum {
+            checksum.copy_from_slice(&crc32c::crc32c(table).to_le_bytes());
+        }
+        bytes
     }
 }
 
@@ -157,31 +168,14 @@ impl Table {
     }
 }
 
-/// The bytes of an index as this crate writes it, with its checksum behind it if it has one.
-pub(crate) fn encode(entries: impl Iterator<Item = (u64, u64)>, checksum: bool) -> Vec<u8> {
-    encode_words(entries, u64::to_le_bytes, checksum)
-}
-
-fn encode_words(entries: impl Iterator<Item = (u64, u64)>, word: fn(u64) -> [u8; 8], checksum: bool) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (offset, nbytes) in entries {
-        bytes.extend_from_slice(&word(offset));
-        bytes.extend_from_slice(&word(nbytes));
-    }
-    if checksum {
-        let crc = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&crc.to_le_bytes());
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_index_of_four_chunks_has_68_bytes() {
-        let bytes = encode([(0, 10), (MISSING, MISSING), (64, 7), (128, 1)].into_iter(), true);
+        let table = TableLayout::new(4, IndexLocation::End, true).unwrap();
+        let bytes = table.encode([(2, (64, 7)), (0, (0, 10)), (3, (128, 1))].into_iter());
         assert_eq!(bytes.len(), 68);
         assert_eq!(bytes[16..32], [0xff; 16]);
         assert_eq!(bytes[32..48], [64, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
@@ -198,13 +192,14 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        let entries = [(68, 10), (MISSING, MISSING), (164, 7), (3, 1)];
+        let entries = [(0, (68, 10)), (2, (164, 7)), (3, (3, 1))];
         let places = [(IndexLocation::Start, 200), (IndexLocation::End, 300)];
         for ((location, len), big_endian) in places.into_iter().flat_map(|place| [(place, false), (place, true)]) {
-            let layout = TableLayout::new(4, location, true).unwrap().in_byte_order(big_endian);
+            let little = TableLayout::new(4, location, true).unwrap();
+            let layout = little.in_byte_order(big_endian);
             let part = layout.part(len).unwrap();
             let bytes = layout.encode(entries.into_iter());
-            assert_eq!(bytes == encode(entries.into_iter(), true), !big_endian);
+            assert_eq!(bytes == little.encode(entries.into_iter()), !big_endian);
             let table = Table::decode(layout, part, len, bytes.clone()).unwrap();
             assert_eq!(table.entry(0), Ok(Some(Range { offset: 68, nbytes: 10 })));
             assert_eq!((table.entry(1), table.entry(3).is_err()), (Ok(None), location == IndexLocation::Start));

@@ -39,6 +39,9 @@ pub(crate) use volume::{CHANNEL, X, Y, Z};
 pub(crate) use volume::{GZIP, PACKINGS, packing_of};
 pub(crate) use volume::{Shards, Volume, chunk_ids};
 
+/// The document of a volume.
+pub(crate) const DOCUMENT: &str = "info";
+
 const TYPE: &str = "neuroglancer_multiscale_volume";
 const SHARDED: &str = "neuroglancer_uint64_sharded_v1";
 
@@ -109,6 +112,16 @@ pub(crate) fn keys(path: &Path, info: &Value) -> Result<Vec<String>> {
         Some(key) => Err(Error::format(path, format!("names a scale {key:?} that is not below it"))),
         None => Ok(keys),
     }
+}
+
+/// What the `info` says of the shape and the type of a scale, which need not be one that is read, in the words of Zarr.
+#[cfg(feature = "offline")]
+pub(crate) fn said_of_scale(info: &Value, key: &str) -> Option<Value> {
+    let scale = info["scales"].as_array()?.iter().find(|scale| scale["key"] == key)?;
+    let mut shape: Vec<u64> = scale["size"].as_array()?.iter().rev().map(Value::as_u64).collect::<Option<_>>()?;
+    let channels = info["num_channels"].as_u64().filter(|channels| *channels != 1);
+    channels.into_iter().for_each(|channels| shape.insert(0, channels));
+    Some(json!({"shape": shape, "data_type": info["data_type"]}))
 }
 
 /// The attributes of a volume: the user's, and those of this crate's writer.

@@ -3,6 +3,8 @@
 //! Sources: Neuroglancer, "Precomputed volume format" (raw chunks, unsharded chunk storage) and "Precomputed sharded
 //! format".
 
+use std::collections::BTreeMap;
+
 use super::ids::{ChunkIds, ShardSpec};
 use crate::config::VolumeHash;
 use crate::geometry::{for_each_position, linear};
@@ -15,6 +17,9 @@ pub(crate) const X: usize = 3;
 
 /// How deep in chunks a volume is taken to be that has no end.
 const DEPTH_BITS_UNBOUNDED: u32 = 40;
+
+/// More chunks no writer deals out to shards that are no boxes.
+pub(crate) const DEALT_MAX: u64 = 1 << 24;
 
 /// How the chunks of a scale are dealt out to files.
 #[derive(Debug, Clone)]
@@ -114,6 +119,29 @@ impl Volume {
             0 => 1,
             bits => (1 << (bits - 1)) + 1,
         }
+    }
+
+    /// How deep the array of a volume that grows is declared to be when it is so deep, in chunks of `depth` planes: the
+    /// ids of its chunks must mean what they say.
+    pub(crate) fn declared_extent(&self, extent: u64, depth: u64) -> u64 {
+        let least = self.depth_min();
+        if extent.div_ceil(depth) < least { least.saturating_mul(depth) } else { extent }
+    }
+
+    /// The ids of the chunks of each shard that has some, in order, where shards are no boxes: slot headers number a
+    /// shard's chunks by their ranks among these. `None`: they are more than [`DEALT_MAX`].
+    pub(crate) fn ids_by_shard(&self) -> Option<BTreeMap<u64, Vec<u64>>> {
+        let [x, y, z] = self.grid();
+        let chunks = x.checked_mul(y)?.checked_mul(z).filter(|&chunks| chunks <= DEALT_MAX)?;
+        let mut by_shard: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        if let Some(Shards { spec, ids, in_box: None }) = &self.shards {
+            for at in 0..chunks {
+                let id = ids.id([at % x, at / x % y, at / (x * y)]);
+                by_shard.entry(spec.place(id).0).or_default().push(id);
+            }
+        }
+        by_shard.values_mut().for_each(|ids| ids.sort_unstable());
+        Some(by_shard)
     }
 
     /// What belongs to [c, z, y, x], in the order of the array's dimensions.

@@ -287,7 +287,7 @@ mod tests {
             BytesCodec::Shard(shard) => (**shard).clone(),
             BytesCodec::Elements { .. } => panic!("no shard"),
         };
-        let entries = [(12, 6), (0, 6), (u64::MAX, u64::MAX), (6, 6)];
+        let entries = [(0, (12, 6)), (1, (0, 6)), (3, (6, 6))];
         let encoded = seal(&[chunks.concat(), table.encode(entries.into_iter())].concat());
         let mut decoder = ChunkDecoder::new(&chain, Dtype::U8.into(), &[2, 4], &[9]).unwrap();
         let mut raw = vec![0; 8];

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::precomputed::{PACKINGS, packing_of};
 use crate::fs::look;
-use crate::geometry::for_each_position;
+use crate::geometry::{cells, for_each_position};
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 
@@ -98,9 +98,7 @@ impl Array {
         let positions = match self.layout().has_boxes() {
             false => self.file_positions()?,
             true => {
-                let dims = start.iter().zip(shape).zip(&self.layout().file_shape);
-                let (first, count): (Vec<u64>, Vec<u64>) =
-                    dims.map(|((at, n), file)| (at / file, (at + n).div_ceil(*file) - at / file)).unzip();
+                let (first, count) = cells(start, shape, &self.layout().file_shape);
                 let mut positions = Vec::new();
                 for_each_position(&first, &count, |position| positions.push(position.to_vec()));
                 positions

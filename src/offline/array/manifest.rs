@@ -25,6 +25,7 @@ use crate::folder::has_document;
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::format::manifest::ChunkReference;
+use crate::format::zarr3;
 use crate::fs::document;
 use crate::geometry::{linear, position};
 use crate::offline::array::shard_file::ShardFile;
@@ -94,7 +95,7 @@ impl ChunkManifest {
         let origin = match value {
             Value::Object(_) => {
                 let read = (&mut table).deserialize(value);
-                read.map_err(|error| Error::format(folder.join("zarr.json"), format!("the manifest: {error}")))?;
+                read.map_err(|error| Error::format(folder.join(zarr3::DOCUMENT), format!("the manifest: {error}")))?;
                 "inlined".to_owned()
             }
             Value::String(path) => {
@@ -109,13 +110,13 @@ impl ChunkManifest {
             }
             other => {
                 let reason = format!("the manifest is {other}; expected its path or the manifest itself");
-                return Err(Error::format(folder.join("zarr.json"), reason));
+                return Err(Error::format(folder.join(zarr3::DOCUMENT), reason));
             }
         };
         let ManifestReader { paths, mut chunks, inlined, .. } = table;
         if let Some(key) = inlined {
             let reason = format!("chunk {key:?} of its manifest: inlined pixels are not read here");
-            return Err(Error::Unsupported { path: folder.join("zarr.json"), reason });
+            return Err(Error::Unsupported { path: folder.join(zarr3::DOCUMENT), reason });
         }
         chunks.sort_by_key(|(chunk, _)| *chunk);
         if let Some(pair) = chunks.windows(2).find(|pair| pair[0].0 == pair[1].0) {

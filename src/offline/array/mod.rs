@@ -82,7 +82,7 @@ impl Array {
 
     /// An array at `path` as a Zarr v3 document describes it.
     pub(crate) fn described(path: &Path, document: &Value) -> Result<Self> {
-        let file = path.join("zarr.json");
+        let file = path.join(zarr3::DOCUMENT);
         let metadata = zarr3::parse(&file, document)?;
         let manifest = metadata
             .manifest

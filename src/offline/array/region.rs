@@ -2,7 +2,7 @@
 //!
 //! Rows are handed out as disjoint `&mut` slices, so that many threads fill one buffer without any unsafe code.
 
-use crate::geometry::for_each_position;
+use crate::geometry::{cells, for_each_position};
 
 /// The part of a region that lies in one row of files: a box of elements in C order.
 #[derive(Debug)]
@@ -30,14 +30,6 @@ impl Area<'_> {
         last - (1..=last).rev().take_while(|&dim| whole(dim)).count()
     }
 
-    /// The first and last chunk in each dimension. The extent is not empty.
-    fn chunk_span(&self) -> (Vec<u64>, Vec<u64>) {
-        let dims = 0..self.extent.len();
-        let first = dims.clone().map(|dim| self.origin[dim] / self.chunk[dim]).collect();
-        let last = dims.map(|dim| (self.origin[dim] + (self.extent[dim] - 1)) / self.chunk[dim]).collect();
-        (first, last)
-    }
-
     /// Bytes of one step along the split dimension.
     fn unit_bytes(&self, split: usize) -> usize {
         self.extent[split + 1..].iter().product::<u64>() as usize * self.element_bytes
@@ -47,8 +39,7 @@ impl Area<'_> {
     pub(crate) fn deal<'out>(&self, mut out: &'out mut [u8]) -> Vec<Rows<'out>> {
         let split = self.split();
         let unit = self.unit_bytes(split);
-        let (first, last) = self.chunk_span();
-        let counts: Vec<u64> = first.iter().zip(&last).map(|(first, last)| last - first + 1).collect();
+        let (first, counts) = cells(self.origin, self.extent, self.chunk);
         let mut chunks = Vec::new();
         for_each_position(&first, &counts, |chunk| {
             chunks.push(Rows { chunk: chunk.to_vec(), rows: Vec::new() });

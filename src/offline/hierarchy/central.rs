@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 
 use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, Speaker, below, has_node};
 use crate::error::{Error, Result};
-use crate::format::{precomputed, zarr3_draft};
+use crate::format::layout::Layout;
+use crate::format::{precomputed, zarr3, zarr3_draft};
 use crate::fs::{document, look};
 use crate::offline::array::Array;
-
-/// The document of a volume.
-const INFO: &str = "info";
 
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
@@ -31,6 +29,14 @@ pub(crate) struct CentralMetadata {
     info: Option<Value>,
 }
 
+/// An array with shards of a dataset whose documents stand in one place.
+pub(crate) struct ShardedArray {
+    pub(crate) layout: Layout,
+    pub(crate) folder: PathBuf,
+    pub(crate) document: PathBuf,
+    pub(crate) group: Option<GroupAttributes>,
+}
+
 /// Whether a folder is a dataset, or a group or an array of one, by the documents in it, readable or not.
 pub fn is_dataset(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
@@ -40,7 +46,7 @@ pub fn is_dataset(path: impl AsRef<Path>) -> bool {
 impl CentralMetadata {
     /// The dataset at exactly this path; `None` if it is of another kind.
     pub(crate) fn at(root: &Path) -> Result<Option<Self>> {
-        let file = root.join("zarr.json");
+        let file = root.join(zarr3::DOCUMENT);
         let Some(entry) = document::read(&file)?.filter(zarr3_draft::is_entry) else { return Self::volume(root) };
         zarr3_draft::check_entry(&file, &entry)?;
         let mut found = Self { root: root.to_path_buf(), ..Self::default() };
@@ -99,7 +105,7 @@ impl CentralMetadata {
                 return Ok(None);
             }
             // What stands above a path is no concern of those who read something else there.
-            let is_entry = document::read(&root.join("zarr.json"))
+            let is_entry = document::read(&root.join(zarr3::DOCUMENT))
                 .is_ok_and(|document| document.is_some_and(|document| zarr3_draft::is_entry(&document)));
             if is_entry || info(root).is_ok_and(|found| found.is_some()) {
                 return Ok(Self::at(root)?.map(|central| (central, name.into_owned())));
@@ -108,14 +114,14 @@ impl CentralMetadata {
         Ok(None)
     }
 
-    /// Whether it is a precomputed volume.
-    pub(crate) fn is_volume(&self) -> bool {
-        self.info.is_some()
-    }
-
     /// Whether the dataset is a volume with a scale of this name.
     pub(crate) fn has_scale(&self, name: &str) -> bool {
         self.info.is_some() && self.arrays.iter().any(|array| array == name)
+    }
+
+    /// What the document of a volume says of a scale, in the words of Zarr.
+    pub(crate) fn said_of_scale(&self, name: &str) -> Option<Value> {
+        precomputed::said_of_scale(self.info.as_ref()?, name)
     }
 
     /// Cloud-volume's file beside a volume, which says who made it.
@@ -129,7 +135,7 @@ impl CentralMetadata {
             return vec![self.root.join("meta"), self.root.join("data")];
         }
         let first = |key: &String| key.split('/').next().map(|first| self.root.join(first));
-        self.arrays.iter().filter_map(first).chain([self.root.join(INFO)]).collect()
+        self.arrays.iter().filter_map(first).chain([self.root.join(precomputed::DOCUMENT)]).collect()
     }
 
     /// The array of this name, if there is one.
@@ -138,7 +144,7 @@ impl CentralMetadata {
             return Ok(None);
         }
         if let Some(info) = &self.info {
-            let (file, folder) = (self.root.join(INFO), self.root.join(name));
+            let (file, folder) = (self.root.join(precomputed::DOCUMENT), self.root.join(name));
             let metadata = precomputed::parse(&file, info, name)?;
             return Ok(Some(Array::with(&folder, &folder, file, metadata)));
         }
@@ -149,12 +155,36 @@ impl CentralMetadata {
         Ok(Some(Array::with(&path, &zarr3_draft::data_folder(&self.root, name), file, metadata)))
     }
 
+    /// Where the array of this name has its chunks, if it has shards, be they read here or not; also the folder that
+    /// the names of its files start from, its document, and the group whose writer's attributes are about it, if one's
+    /// are.
+    pub(crate) fn sharded(&self, name: &str) -> Result<Option<ShardedArray>> {
+        let (layout, folder, document, group) = match &self.info {
+            Some(_) => {
+                let layout = self.array(name)?.map(|array| array.layout().clone());
+                let is_first = self.arrays.first().is_some_and(|first| first == name);
+                (layout, self.root.join(name), self.root.join(precomputed::DOCUMENT), is_first.then_some(""))
+            }
+            None => {
+                let file = zarr3_draft::array_document(&self.root, name);
+                let parse = |document: &Value| {
+                    zarr3_draft::sharded_layout(document).map_err(|reason| Error::format(&file, reason))
+                };
+                let layout = document::read(&file)?.as_ref().map(parse).transpose()?.flatten();
+                let (group, last) = name.rsplit_once('/').unwrap_or(("", name));
+                (layout, zarr3_draft::data_folder(&self.root, name), file, (last == "0").then_some(group))
+            }
+        };
+        let Some(layout) = layout.filter(Layout::has_index) else { return Ok(None) };
+        Ok(Some(ShardedArray { layout, folder, document, group: group.map(|group| self.group(group)).transpose()? }))
+    }
+
     /// What the group of this name says.
     pub(crate) fn group(&self, name: &str) -> Result<GroupAttributes> {
         let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
         let (name, speaker) = (name.to_owned(), Speaker::CentralMetadata);
         if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
-            let (attributes, document) = (precomputed::attributes(info), self.root.join(INFO));
+            let (attributes, document) = (precomputed::attributes(info), self.root.join(precomputed::DOCUMENT));
             return Ok(GroupAttributes {
                 name,
                 path,
@@ -190,7 +220,7 @@ impl CentralMetadata {
 
 /// The `info` of the volume at a path, if there is one.
 fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
-    let file = root.join(INFO);
+    let file = root.join(precomputed::DOCUMENT);
     // Other things are called so, too.
     if !look::is_file(&file) {
         return Ok(None);

@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::error::Result;
+use crate::format::node::NodeFormat;
+use crate::format::{zarr2, zarr3};
 use crate::fs::{document, look};
 
 /// A tree of more levels, or of more nodes, is none that is looked at as a whole.
@@ -22,8 +25,6 @@ const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
 /// Folders above a node that are looked at.
 pub(crate) const ABOVE_MAX: usize = 16;
-/// The documents of Zarr, by which a folder is known to be a node.
-pub(crate) const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
 
 /// What a group says, or an array that speaks for the dataset like one, because its format has no groups.
 #[derive(Debug)]
@@ -55,7 +56,10 @@ pub(crate) const RECEIPT: &str = ".shardwright.repack.json";
 
 /// The name of a node below another.
 pub(crate) fn below(group: &str, name: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
+    match (group, name) {
+        ("", name) | (name, "") => name.to_owned(),
+        _ => format!("{group}/{name}"),
+    }
 }
 
 /// Whether all groups above a node are nodes themselves. Consolidated metadata have no words for a folder without a
@@ -64,16 +68,29 @@ pub(crate) fn has_all_above(name: &str, is_node: impl Fn(&str) -> bool) -> bool 
     name.match_indices('/').all(|(at, _)| is_node(&name[..at]))
 }
 
+/// The format of the group or the array at `path`, readable or not; `None` where there is none.
+pub(crate) fn format_at(path: &Path) -> Option<NodeFormat> {
+    NodeFormat::of(|name| look::is_file(&path.join(name)))
+}
+
 /// Whether there is a group or an array at `path`, readable or not.
 pub(crate) fn has_node(path: &Path) -> bool {
-    DOCUMENTS.iter().any(|name| look::is_file(&path.join(name)))
+    format_at(path).is_some()
+}
+
+/// What the group at `path` says of OME-Zarr, which in Zarr v2 stands among all its attributes.
+pub(crate) fn ome_of(path: &Path) -> Result<Option<Value>> {
+    Ok(match document::read(&path.join(zarr3::DOCUMENT))? {
+        Some(document) => document.pointer("/attributes/ome").cloned(),
+        None => document::read(&path.join(zarr2::ATTRIBUTES))?,
+    })
 }
 
 /// The groups around a node, the nearest first. What stands there and is no group is no concern of the node.
 pub(crate) fn groups_around(node: &Path) -> impl Iterator<Item = &Path> {
-    let is_group = |folder: &&Path| match document::read(&folder.join("zarr.json")) {
+    let is_group = |folder: &&Path| match document::read(&folder.join(zarr3::DOCUMENT)) {
         Ok(Some(document)) => document["node_type"] == "group",
-        Ok(None) => look::is_file(&folder.join(".zgroup")),
+        Ok(None) => look::is_file(&folder.join(zarr2::GROUP)),
         Err(_) => false,
     };
     node.ancestors().skip(1).take(ABOVE_MAX).take_while(is_group)
@@ -81,8 +98,9 @@ pub(crate) fn groups_around(node: &Path) -> impl Iterator<Item = &Path> {
 
 /// Whether a node has documents of Zarr v2 beside its `zarr.json`.
 pub(crate) fn has_two_formats(path: &Path) -> bool {
-    let is_zarr3 = look::is_file(&path.join("zarr.json")) && !look::is_file(&path.join("meta/root.group.json"));
-    is_zarr3 && [".zarray", ".zgroup"].iter().any(|name| look::is_file(&path.join(name)))
+    let is_there = |name: &str| look::is_file(&path.join(name));
+    let is_zarr3 = is_there(zarr3::DOCUMENT) && !is_there("meta/root.group.json");
+    is_zarr3 && [zarr2::ARRAY, zarr2::GROUP].into_iter().any(is_there)
 }
 
 /// Datasets that one at `root` was to replace: they stand beside it until it is complete.

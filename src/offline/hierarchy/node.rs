@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::format::{zarr3, zarr3_draft};
+use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::document;
 use crate::offline::array::Array;
 
@@ -50,7 +50,7 @@ impl Node {
     /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only
     /// attributes in it.
     pub(crate) fn document(&self) -> Result<Value> {
-        let own = document::read(&self.path.join("zarr.json"))?;
+        let own = document::read(&self.path.join(zarr3::DOCUMENT))?;
         if let Some(document) = own.filter(|document| !zarr3_draft::is_entry(document)) {
             return Ok(document);
         }
@@ -58,7 +58,7 @@ impl Node {
             NodeKind::Array(array) => ("array", array.attributes().clone()),
             NodeKind::Group(Some(attributes)) => ("group", attributes.clone()),
             NodeKind::Group(None) => {
-                ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({})))
+                ("group", document::read(&self.path.join(zarr2::ATTRIBUTES))?.unwrap_or_else(|| json!({})))
             }
             NodeKind::Unreadable(error) => return Err(error.clone()),
         };

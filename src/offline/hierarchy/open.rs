@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::central::CentralMetadata;
-use super::has_node;
+use super::{has_node, ome_of};
 use crate::error::{Error, Result};
 use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, links, look};
@@ -40,7 +40,7 @@ impl Array {
 
     /// The array at exactly this path; `None` when there is a group.
     pub(crate) fn open_exactly(path: &Path) -> Result<Option<Self>> {
-        let file = path.join("zarr.json");
+        let file = path.join(zarr3::DOCUMENT);
         if let Some(document) = document::read(&file)? {
             if zarr3_draft::is_entry(&document) {
                 // The one array of a dataset may be its root.
@@ -51,16 +51,17 @@ impl Array {
                 zarr3::NodeType::Array => Self::described(path, &document).map(Some),
             };
         }
-        let file = path.join(".zarray");
+        let file = path.join(zarr2::ARRAY);
         let Some(document) = document::read(&file)? else { return Self::without_document(path) };
-        let attributes = document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
+        let attributes =
+            document::read(&path.join(zarr2::ATTRIBUTES))?.unwrap_or_else(|| Value::Object(Default::default()));
         let metadata = zarr2::parse(&file, &document, attributes)?;
         Ok(Some(Self::with(path, path, file, metadata)))
     }
 
     /// What is at `path`, where no document of an array stands.
     fn without_document(path: &Path) -> Result<Option<Self>> {
-        if document::read(&path.join(".zgroup"))?.is_some() {
+        if document::read(&path.join(zarr2::GROUP))?.is_some() {
             return Ok(None);
         }
         if CentralMetadata::at(path)?.is_some() {
@@ -84,11 +85,8 @@ impl Array {
         if let Some(central) = CentralMetadata::at(path)? {
             return central.first();
         }
-        let attributes = match document::read(&path.join("zarr.json"))? {
-            Some(document) => document.pointer("/attributes/ome").cloned().unwrap_or_default(),
-            None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
-        };
-        let Some(dataset) = first_path(&attributes) else {
+        let ome = ome_of(path)?.unwrap_or_default();
+        let Some(dataset) = first_path(&ome) else {
             return Err(Error::not_found(path, format!("is a group; {}", children(path))));
         };
         // A document must not lead out of its dataset.

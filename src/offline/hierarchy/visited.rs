@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::{DEPTH_MAX, NODES_MAX};
+use super::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::fs::{Identity, look};
 
@@ -23,13 +23,5 @@ impl Visited {
             return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
         }
         Ok(self.0.insert(identity))
-    }
-
-    /// Refuses a tree of more folders than any dataset has groups and arrays.
-    pub(crate) fn check_count(&self, path: &Path) -> Result<()> {
-        if self.0.len() > NODES_MAX {
-            return Err(Error::format(path, format!("the tree has more than {NODES_MAX} nodes")));
-        }
-        Ok(())
     }
 }

@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::central::CentralMetadata;
 pub(crate) use super::node::{Node, NodeKind};
 use super::visited::Visited;
-use super::{DEPTH_MAX, DOCUMENTS, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below};
+use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below, format_at};
 use crate::error::{Error, Result};
-use crate::format::provenance;
+use crate::format::node::{self, NodeFormat, OF_NODES};
+use crate::format::{provenance, zarr2};
 use crate::fs::{self as os, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
 
-const BESIDE_DOCUMENTS: [&str; 7] =
-    [".zattrs", ".zmetadata", os::LOCK_FILE, RECEIPT, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
+const BESIDE_DOCUMENTS: [&str; 5] = [os::LOCK_FILE, RECEIPT, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
 
 /// A file and its position in an array's grid.
 pub(crate) type FileAt = (PathBuf, Vec<u64>);
@@ -48,6 +48,16 @@ pub(crate) struct Tree {
 ///
 /// When there is no dataset, or the root itself can't be understood.
 pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
+    nodes_for(root, WalkPurpose::Nodes)
+}
+
+/// The same of a folder that need not be a dataset itself, nor one that can be understood; and of volumes in it, which
+/// are datasets of their own.
+pub(crate) fn all_nodes(root: &Path) -> Result<Vec<Node>> {
+    nodes_for(root, WalkPurpose::Folder)
+}
+
+fn nodes_for(root: &Path, purpose: WalkPurpose) -> Result<Vec<Node>> {
     let node = |entry| match entry {
         FolderEntry::Group(GroupAttributes { speaker: Speaker::Array, .. }) => None,
         FolderEntry::Group(GroupAttributes { name, path, attributes, speaker, .. }) => {
@@ -60,7 +70,7 @@ pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
         }
         FolderEntry::Unreadable(node) => Some(node),
     };
-    Ok(Walk::from(root, WalkPurpose::Nodes)?.entries.into_iter().filter_map(node).collect())
+    Ok(Walk::from(root, purpose)?.entries.into_iter().filter_map(node).collect())
 }
 
 impl Tree {
@@ -115,7 +125,7 @@ impl Tree {
 ///
 /// When that can't be told, because the system lets nobody look.
 fn has_document(path: &Path) -> Result<bool> {
-    for document in DOCUMENTS.map(|name| path.join(name)) {
+    for document in OF_NODES.map(|name| path.join(name)) {
         if look::exists(&document)? {
             return Ok(true);
         }
@@ -128,6 +138,8 @@ fn has_document(path: &Path) -> Result<bool> {
 enum WalkPurpose {
     /// Nodes alone.
     Nodes,
+    /// The same below a folder that is perhaps none, with volumes that lie in it.
+    Folder,
     /// Everything, also behind what is broken.
     Tree,
 }
@@ -163,11 +175,16 @@ impl Walk {
         links::enter(root);
         let (visited, entries, links, tree) = Default::default();
         let mut walk = Self { purpose, visited, entries, links, searched: 0, tree };
-        // The reader's own words for what is there instead of a document.
-        let elsewhere = if has_document(root)? { None } else { Array::open_exactly(root)? };
-        match elsewhere {
-            Some(array) => walk.array(array, "", 0)?,
-            None => walk.node(root, "", 0)?,
+        if purpose == WalkPurpose::Folder && !walk.is_node(root)? {
+            walk.visited.enter(root, 0)?;
+            walk.children(root, "", 0, &Beside::Group)?;
+        } else {
+            // The reader's own words for what is there instead of a document.
+            let elsewhere = if walk.is_node(root)? { None } else { Array::open_exactly(root)? };
+            match elsewhere {
+                Some(array) => walk.array(array, "", 0)?,
+                None => walk.node(root, "", 0)?,
+            }
         }
         // Behind a link may be others.
         while !walk.links.is_empty() {
@@ -176,6 +193,11 @@ impl Walk {
             }
         }
         Ok(walk)
+    }
+
+    /// Whether a folder is a node that the walk is to find.
+    fn is_node(&self, path: &Path) -> Result<bool> {
+        Ok(has_document(path)? || (self.purpose == WalkPurpose::Folder && CentralMetadata::at(path)?.is_some()))
     }
 
     fn add(&mut self, entry: FolderEntry) -> Result<()> {
@@ -227,7 +249,7 @@ impl Walk {
     fn broken(&mut self, error: Error, path: &Path, name: &str) -> Result<()> {
         match self.purpose {
             WalkPurpose::Nodes if name.is_empty() => Err(error),
-            WalkPurpose::Nodes => {
+            WalkPurpose::Nodes | WalkPurpose::Folder => {
                 let (name, path) = (name.to_owned(), path.to_path_buf());
                 self.add(FolderEntry::Unreadable(Node { name, path, kind: NodeKind::Unreadable(error) }))
             }
@@ -243,7 +265,7 @@ impl Walk {
         // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
         let has_nodes = array.layout().rules().nodes_below_arrays;
         let (document, pointer) = match has_nodes {
-            true => (array.path().join(".zattrs"), ""),
+            true => (array.path().join(zarr2::ATTRIBUTES), ""),
             false => (array.document().to_path_buf(), "/attributes"),
         };
         // A level of a pyramid speaks for itself, too.
@@ -268,8 +290,7 @@ impl Walk {
     }
 
     fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
-        let is_zarr2 = look::is_file(&path.join(".zgroup")) && !look::is_file(&path.join("zarr.json"));
-        let (document, pointer) = if is_zarr2 { (".zattrs", "") } else { ("zarr.json", "/attributes") };
+        let (document, pointer) = format_at(path).unwrap_or(NodeFormat::Zarr3).attributes();
         let document = path.join(document);
         match attributes(path) {
             Ok(attributes) => self.add(FolderEntry::Group(GroupAttributes {
@@ -320,7 +341,7 @@ impl Walk {
             let Some(is_dir) = self.is_folder(&child, &below(name, &last))? else { continue };
             if is_dir && !os::is_work(&last) {
                 let node = below(name, &last);
-                match has_document(&child) {
+                match self.is_node(&child) {
                     Ok(false)
                         if matches!(beside, Beside::Group) && self.is_implicit_group(&child, &node, depth + 1)? =>
                     {
@@ -442,16 +463,15 @@ impl Walk {
 }
 
 fn is_beside_array(name: &str) -> bool {
-    DOCUMENTS.contains(&name) || BESIDE_DOCUMENTS.contains(&name)
+    node::ALL.contains(&name) || BESIDE_DOCUMENTS.contains(&name)
 }
 
 /// The attributes of the group at `path`: an object, if they are there.
 fn attributes(path: &Path) -> Result<Value> {
-    let attributes = match document::read(&path.join("zarr.json"))? {
-        // Not a copy: a list of frames that are missing may be long.
-        Some(mut document) => document.get_mut("attributes").map(Value::take).unwrap_or_default(),
-        None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
-    };
+    let (document, pointer) = format_at(path).unwrap_or(NodeFormat::Zarr2).attributes();
+    let mut document = document::read(&path.join(document))?.unwrap_or_default();
+    // Not a copy: a list of frames that are missing may be long.
+    let attributes = document.pointer_mut(pointer).map(Value::take).unwrap_or_default();
     if attributes.is_null() || attributes.is_object() {
         return Ok(attributes);
     }

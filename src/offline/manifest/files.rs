@@ -113,15 +113,15 @@ impl Kerchunk {
 
     pub(super) fn group(&mut self, node: &str, document: &Value) -> Result<()> {
         if self.zarr_format == 3 {
-            return self.text(node, "zarr.json", document);
+            return self.text(node, zarr3::DOCUMENT, document);
         }
-        self.text(node, ".zgroup", &zarr2::group())?;
-        self.text(node, ".zattrs", document.get("attributes").unwrap_or(&json!({})))
+        self.text(node, zarr2::GROUP, &zarr2::group())?;
+        self.text(node, zarr2::ATTRIBUTES, document.get("attributes").unwrap_or(&json!({})))
     }
 
     pub(super) fn array(&mut self, node: &str, array: &Array, document: &Value) -> Result<()> {
         if self.zarr_format == 3 {
-            return self.text(node, "zarr.json", document);
+            return self.text(node, zarr3::DOCUMENT, document);
         }
         let refused = |reason| Error::format(array.path(), reason);
         let zarray = zarr2::array_of_filters(array.metadata()).map_err(refused)?;
@@ -132,8 +132,8 @@ impl Kerchunk {
         let names: Vec<String> = own.into_iter().enumerate().map(named).collect();
         let mut attributes = array.attributes().as_object().cloned().unwrap_or_default();
         attributes.insert(DIMENSION_NAMES.into(), json!(names));
-        self.text(node, ".zarray", &zarray)?;
-        self.text(node, ".zattrs", &Value::Object(attributes))
+        self.text(node, zarr2::ARRAY, &zarray)?;
+        self.text(node, zarr2::ATTRIBUTES, &Value::Object(attributes))
     }
 
     /// What the reference file can't say of an array's fill value.
@@ -158,5 +158,5 @@ pub(super) fn create_folder(path: &Path) -> Result<()> {
 }
 
 pub(super) fn put_document(folder: &Path, document: &Value) -> Result<()> {
-    os::put(&folder.join("zarr.json"), &document::render(document))
+    os::put(&folder.join(zarr3::DOCUMENT), &document::render(document))
 }

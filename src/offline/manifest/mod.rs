@@ -267,7 +267,7 @@ fn holds_manifests(folder: &Path) -> Result<bool> {
                 _ if seen > FILES_MAX || path.is_symlink() => return Ok(false),
                 _ if path.is_dir() => folders.push(path),
                 KERCHUNK | MANIFEST => manifests = true,
-                "zarr.json" => {
+                zarr3::DOCUMENT => {
                     let document = document::read(&path)?.unwrap_or_default();
                     manifests |= zarr3::has_manifest(&document);
                 }
@@ -409,7 +409,6 @@ fn each_chunk(
     counters: &ProgressCounters,
     mut visit: impl FnMut(&str, &Path, Range) -> Result<()>,
 ) -> Result<()> {
-    let (per_file, grid) = (array.layout().chunks_per_file(), array.layout().chunk_grid());
     let positions = array.file_positions()?;
     for batch in positions.chunks(BATCH) {
         let files: Vec<Option<FileChunks>> =
@@ -417,16 +416,13 @@ fn each_chunk(
         counters.go_on()?;
         for (position, file) in batch.iter().zip(files) {
             let Some(file) = file else { continue };
-            let first: Vec<u64> = position.iter().zip(&per_file).map(|(at, count)| at * count).collect();
+            let (first, counts) = array.layout().chunks_of(position);
             let mut failed = None;
-            for_each_position(&vec![0; per_file.len()], &per_file, |inner| {
-                let at: Vec<u64> = first.iter().zip(inner).map(|(first, inner)| first + inner).collect();
-                // Chunks beyond the edge only pad the shard.
-                let inside = at.iter().zip(&grid).all(|(at, length)| at < length);
+            for_each_position(&first, &counts, |at| {
                 // The index has the order of dimensions that a transposition around the shard gives it.
-                let (_, entry) = array.layout().file_of(&at);
-                if let (true, Some(range), None) = (inside, file.ranges[entry as usize], &failed) {
-                    failed = visit(&key(&at), &file.path, range).err();
+                let (_, entry) = array.layout().file_of(at);
+                if let (Some(range), None) = (file.ranges[entry as usize], &failed) {
+                    failed = visit(&key(at), &file.path, range).err();
                 }
             });
             failed.map_or(Ok(()), Err)?;

@@ -175,7 +175,7 @@ fn first_image(document: &Value) -> Option<Multiscale<'_>> {
 
 /// The document of a group of Zarr v3, which alone has images of OME-Zarr 0.5 and 0.6.
 pub(super) fn group(path: &Path) -> Result<Value> {
-    let found = document::read(&path.join("zarr.json"))?;
+    let found = document::read(&path.join(zarr3::DOCUMENT))?;
     match found.as_ref().map(|document| (&document["zarr_format"], &document["node_type"])) {
         Some((version, kind)) if *version == 3 && *kind == "group" => Ok(found.unwrap_or_default()),
         Some((version, kind)) if *version == 3 && *kind == "array" => {

@@ -11,7 +11,6 @@
 //! The image's document names only what is there at any moment: where levels are replaced, it first names level 0
 //! alone, then the old ones go and the new ones come, and at last it names them.
 
-pub(crate) mod halving;
 mod image;
 mod options;
 mod publish;
@@ -26,9 +25,10 @@ use serde_json::{Map, Value, json};
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
 use crate::format::provenance::is_unfinished;
-use crate::format::{self, Metadata};
+use crate::format::{self, Metadata, zarr3};
 use crate::fs::{self as os, Lock, document, links, look};
 use crate::offline::array::Array;
+use crate::offline::halving::Halving;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::repack::change::Change;
 use crate::offline::repack::lanes::ShardLanes;
@@ -36,7 +36,6 @@ use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{documents, lock, space};
 use crate::sync::Unpoisoned;
-use halving::Halving;
 use image::{MultiscaleImage, NewLevel, group};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 use publish::{Earlier, Publication};
@@ -211,7 +210,7 @@ impl Pyramid {
             self.counters.done.fetch_add(bytes_of(metadata).saturating_sub(pixels), Relaxed);
             let made = |_, outcome| totals.lock().unpoisoned().add(outcome);
             self.lanes(&change, todo.len())?.make(&[&change], &todo, &self.counters, made)?;
-            let file = Staging::place(&self.staging, &told.path).join("zarr.json");
+            let file = Staging::place(&self.staging, &told.path).join(zarr3::DOCUMENT);
             documents::put_for(&file, document, self.image.finest.document())?;
         }
         Ok(())
@@ -236,7 +235,7 @@ impl Pyramid {
         let made = |number: usize| {
             let NewLevel { told, metadata, .. } = &self.levels[number];
             let place = Staging::place(&self.staging, &told.path);
-            Array::with(&place, &place, place.join("zarr.json"), metadata.clone())
+            Array::with(&place, &place, place.join(zarr3::DOCUMENT), metadata.clone())
         };
         let source = match number.checked_sub(1) {
             Some(before) => made(before),
@@ -253,7 +252,7 @@ fn bytes_of(metadata: &Metadata) -> u64 {
 
 /// Frames that a recovery finds would be missing in the levels.
 fn refuse_incomplete(root: &Path) -> Result<()> {
-    let document = document::read(&root.join("zarr.json"))?.unwrap_or_default();
+    let document = document::read(&root.join(zarr3::DOCUMENT))?.unwrap_or_default();
     if is_unfinished(&document["attributes"]) {
         return Err(Error::format(root, "its writer did not finish; recover it first"));
     }

@@ -10,6 +10,7 @@ use super::image::{NewLevel, describe};
 use super::options::PyramidOptions;
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
+use crate::format::zarr3;
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 use crate::offline::repack::consolidated::Consolidated;
@@ -125,7 +126,7 @@ impl Publication<'_> {
 
     /// Lets the image's document name so many levels beside level 0.
     fn name_levels(&self, count: usize) -> Result<()> {
-        let file = self.root.join("zarr.json");
+        let file = self.root.join(zarr3::DOCUMENT);
         let before = document::read(&file)?.ok_or_else(|| Error::format(&file, "has gone"))?;
         let mut document = before.clone();
         describe(&mut document, &self.levels[..count], self.options);

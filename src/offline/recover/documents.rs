@@ -9,6 +9,7 @@ use super::source::name;
 use crate::config::DimKind;
 use crate::error::{Error, Result};
 use crate::format;
+use crate::format::keys::RECORDS;
 use crate::format::provenance::{Ending, ProvenanceMut};
 use crate::fs::document;
 use crate::offline::hierarchy::below;
@@ -52,7 +53,7 @@ fn attributes(document: &mut Value, plan: &ImagePlan) {
 
 /// The records' arrays are as long as there are frames; a record that was not written reads as one of no frame.
 fn records(root: &Path, tree: &Tree, plan: &ImagePlan, changes: &mut Vec<DocumentChange>) -> Result<()> {
-    let folder = below(&plan.image.group.name, "records/");
+    let folder = below(&plan.image.group.name, RECORDS) + "/";
     for node in tree.arrays.iter().filter(|node| node.name.starts_with(&folder)) {
         if let [frames] = node.array.shape() {
             let frames = plan.frames.end.max(*frames);

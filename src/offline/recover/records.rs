@@ -6,6 +6,7 @@ use super::source::WrittenImage;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::keys::FRAME_NUMBERS;
 use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::offline::array::Array;
 use crate::offline::array::decode::{DecodeWorker, StoredChunk};
@@ -60,7 +61,7 @@ impl<'a> FrameNumbers<'a> {
     ///
     /// [`Error::Format`] when the array is none that a writer makes.
     pub(super) fn of(tree: &'a Tree, image: &WrittenImage) -> Result<Option<Self>> {
-        let Some(node) = tree.array(&below(&image.group.name, "records/frame_number")) else { return Ok(None) };
+        let Some(node) = tree.array(&below(&image.group.name, FRAME_NUMBERS)) else { return Ok(None) };
         let array = &node.array;
         let is_list = array.dtype() == Dtype::I64 && array.shape().len() == 1 && array.shard_shape().is_none();
         if !is_list || array.chunk_shape()[0] > BLOCK_FRAMES_MAX {

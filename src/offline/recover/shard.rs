@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use super::source::{WrittenImage, name};
@@ -78,9 +79,7 @@ pub(super) struct RecoveredSums {
 
 #[derive(Debug)]
 pub(super) struct NewIndex {
-    /// The parts of the index and where they go, each of which must be on the device before the next.
-    parts: Vec<(u64, Vec<u8>)>,
-    file_end: u64,
+    index: Encoded,
     /// What must not be given back to the file system, in ascending order.
     used: Vec<Range>,
 }
@@ -297,9 +296,9 @@ pub(super) fn keeps_empty(array: &Array) -> bool {
 
 /// A shard in which nothing is.
 pub(super) fn empty(array: &Array) -> Option<NewIndex> {
-    let layout = array.layout().table()?;
-    let Encoded { parts, file_end } = array.layout().encode_index(&BTreeMap::new(), 0).ok()?;
-    (layout.bytes() > 0).then_some(NewIndex { parts, file_end, used: Vec::new() })
+    array.layout().table().filter(|layout| layout.bytes() > 0)?;
+    let index = array.layout().encode_index(iter::empty(), 0).ok()?;
+    Some(NewIndex { index, used: Vec::new() })
 }
 
 /// The places of an array of `shape` where a shard should be and is not, but for a document that asks for far more of
@@ -412,7 +411,7 @@ impl ShardRecovery {
         let new = self.new_index(array, expected, data_end, used)?;
         let names_all = |named: &IndexedChunks| self.chunks.iter().all(|seen| named.names(seen));
         let is_whole = |named: &&IndexedChunks| !named.broken && named.count() == self.shard.chunks;
-        if named.filter(is_whole).is_some_and(names_all) && self.sums.dropped == 0 && file.len() == new.file_end {
+        if named.filter(is_whole).is_some_and(names_all) && self.sums.dropped == 0 && file.len() == new.file_end() {
             self.sums.closed = !self.shard.damaged;
             return Ok(());
         }
@@ -436,9 +435,7 @@ impl ShardRecovery {
             let place = place.ok_or_else(|| Error::format(&self.shard.path, "holds a chunk outside the array"))?;
             entries.insert(layout.file_of(&place).1, (seen.range.offset, seen.range.nbytes));
         }
-        // What the head of a volume's shard points at has to be there before it.
-        let Encoded { parts, file_end } = layout.encode_index(&entries, data_end)?;
-        Ok(NewIndex { parts, file_end, used })
+        Ok(NewIndex { index: layout.encode_index(entries.into_iter(), data_end)?, used })
     }
 }
 
@@ -446,14 +443,14 @@ impl NewIndex {
     /// As the writer closes a shard: the data before an index that names them, and that before the file is cut off.
     pub(super) fn write(&self, file: &File) -> std::io::Result<()> {
         self.write_parts(file, 0)?;
-        file.set_len(self.file_end)?;
+        file.set_len(self.file_end())?;
         self.give_gaps_back(file, 0)?;
         file.sync_data()
     }
 
     /// How long the shard becomes.
     pub(super) fn file_end(&self) -> u64 {
-        self.file_end
+        self.index.file_end()
     }
 
     /// The same as [`write`](Self::write), of a shard that begins at `start` in an archive, which says where it ends.
@@ -464,7 +461,7 @@ impl NewIndex {
 
     fn write_parts(&self, file: &File, start: u64) -> std::io::Result<()> {
         file.sync_data()?;
-        for (at, bytes) in &self.parts {
+        for (at, bytes) in self.index.parts() {
             file.write_all_at(bytes, start + at)?;
             file.sync_data()?;
         }
@@ -472,8 +469,7 @@ impl NewIndex {
     }
 
     fn give_gaps_back(&self, file: &File, start: u64) -> std::io::Result<()> {
-        let head = self.parts.iter().find(|(at, _)| *at == 0).map_or(0, |(_, bytes)| bytes.len() as u64);
-        let mut unused_from = head.next_multiple_of(BLOCK);
+        let mut unused_from = (self.index.head.len() as u64).next_multiple_of(BLOCK);
         for range in &self.used {
             give_back(file, start + unused_from, range.offset.saturating_sub(unused_from))?;
             unused_from = unused_from.max(range.offset + range.nbytes);

@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::Metadata;
 use crate::format::layout::product;
-use crate::geometry::for_each_position;
+use crate::geometry::{cells, for_each_position};
 use crate::offline::array::Array;
 use crate::offline::array::decode::DecodeWorker;
-use crate::offline::pyramid::halving::Halving;
+use crate::offline::halving::Halving;
 use crate::sync::Unpoisoned;
 use crate::words::{IS, count, of_number};
 
@@ -213,9 +213,8 @@ impl Change {
             let all = format::bytes(&metadata.layout.shape, metadata.dtype).unwrap_or(u64::MAX);
             return all / metadata.layout.dealt_shards().max(1);
         }
-        let clipped = position.iter().zip(&metadata.layout.file_shape).zip(&metadata.layout.shape);
-        let extent: Vec<u64> = clipped.map(|((at, file), shape)| (shape - at * file).min(*file)).collect();
-        format::bytes(&extent, metadata.dtype).unwrap_or(u64::MAX)
+        let (first, counts) = metadata.layout.chunks_of(position);
+        format::bytes(&metadata.layout.elements_of(&first, &counts).1, metadata.dtype).unwrap_or(u64::MAX)
     }
 
     /// The positions of the new shards that may hold something, or must be there.
@@ -249,13 +248,9 @@ impl Change {
         for position in positions {
             // Shards that are no boxes hold chunks from anywhere.
             let position = if position.len() == grid.len() { position } else { origin.clone() };
-            let bounds = position.iter().zip(&from.file_shape).zip(&from.shape).zip(&to_file);
-            let (first, last): (Vec<u64>, Vec<u64>) = bounds
-                .map(|(((at, from), shape), to)| {
-                    (at * from / to, at.saturating_add(1).saturating_mul(*from).min(*shape).saturating_sub(1) / to)
-                })
-                .unzip();
-            let counts: Vec<u64> = first.iter().zip(last).map(|(first, last)| last - first + 1).collect();
+            let (first, counts) = from.chunks_of(&position);
+            let (start, shape) = from.elements_of(&first, &counts);
+            let (first, counts) = cells(&start, &shape, &to_file);
             add(&first, &counts);
         }
         let mut found: Vec<_> = found.into_iter().collect();

@@ -97,7 +97,7 @@ impl Change {
     fn chunks(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
         let mut found = Vec::new();
         if self.has_boxes() {
-            let (first, counts) = self.chunk_box(position);
+            let (first, counts) = self.target.layout().chunks_of(position);
             for_each_position(&first, &counts, |at| found.push(at.to_vec()));
             return Ok(found);
         }
@@ -115,23 +115,12 @@ impl Change {
         Ok(found)
     }
 
-    /// The first chunk of a new shard that is a box, and its chunks in each dimension, those beyond the array's edge
-    /// left out.
-    fn chunk_box(&self, position: &[u64]) -> (Vec<u64>, Vec<u64>) {
-        let to = self.target.layout();
-        let per = to.chunks_per_file();
-        let first: Vec<u64> = position.iter().zip(&per).map(|(at, per)| at * per).collect();
-        let counts =
-            first.iter().zip(&per).zip(to.chunk_grid()).map(|((first, per), grid)| (grid - first).min(*per)).collect();
-        (first, counts)
-    }
-
     /// Boxes of chunks that together are a new shard's, first chunk and counts of each, of at most `most` chunks: in C
     /// order large ones, so that each old chunk is decoded about once; otherwise chunk by chunk.
     pub(super) fn boxes(&self, position: &[u64], most: u64) -> Result<Vec<(Vec<u64>, Vec<u64>)>> {
         let ones = vec![1; self.target.shape().len()];
         if self.has_boxes() && self.order != ChunkOrder::Morton {
-            let (first, counts) = self.chunk_box(position);
+            let (first, counts) = self.target.layout().chunks_of(position);
             return Ok(crate::offline::export::Pieces::new(&first, &counts, &ones, most).collect());
         }
         let mut chunks = self.chunks(position)?;
@@ -143,18 +132,18 @@ impl Change {
 
     /// Sorts along a Z-order curve that starts with the shard, or with the array where shards are no boxes.
     fn sort_by_morton<T>(&self, position: &[u64], things: &mut [T], at: impl Fn(&T) -> &Vec<u64>) {
-        let first = if self.has_boxes() { self.chunk_box(position).0 } else { vec![0; self.target.shape().len()] };
+        let first = if self.has_boxes() {
+            self.target.layout().chunks_of(position).0
+        } else {
+            vec![0; self.target.shape().len()]
+        };
         let inside = |thing: &T| -> Vec<u64> { at(thing).iter().zip(&first).map(|(at, first)| at - first).collect() };
         things.sort_by(|a, b| morton(&inside(a), &inside(b)));
     }
 
     /// The elements of a box of chunks, without those beyond the array's edge.
     pub(super) fn region(&self, first: &[u64], counts: &[u64]) -> Region {
-        let to = self.target.layout();
-        let dims = 0..to.shape.len();
-        let start: Vec<u64> = dims.clone().map(|dim| first[dim] * to.chunk_shape[dim]).collect();
-        let shape: Vec<u64> =
-            dims.map(|dim| (counts[dim] * to.chunk_shape[dim]).min(to.shape[dim] - start[dim])).collect();
+        let (start, shape) = self.target.layout().elements_of(first, counts);
         let bytes = format::bytes(&shape, self.target.dtype()).unwrap_or(u64::MAX) as usize;
         Region { start, shape, bytes }
     }

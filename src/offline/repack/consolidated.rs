@@ -16,6 +16,7 @@ use super::staging::{below, is_behind_link};
 use crate::error::{Error, Result};
 use crate::format::consolidated::{self, OF_ZARR2};
 use crate::format::keys::is_below;
+use crate::format::{zarr2, zarr3};
 use crate::fs::{Lock, document, look};
 use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::hierarchy::{ABOVE_MAX, groups_around, has_all_above, has_node};
@@ -61,7 +62,7 @@ impl Consolidated {
         let mut changed = Vec::new();
         let mut removed = Vec::new();
         for (name, folder) in &self.groups {
-            let file = folder.join("zarr.json");
+            let file = folder.join(zarr3::DOCUMENT);
             let Some(mut document) = document::read(&file)? else {
                 let file = folder.join(OF_ZARR2);
                 if let Some(consolidated) = document::read(&file)? {
@@ -100,7 +101,7 @@ impl Consolidated {
     pub(crate) fn bring_back(&self) -> Result<()> {
         let mut aside = self.known()?;
         for (name, folder) in &self.groups {
-            let file = folder.join("zarr.json");
+            let file = folder.join(zarr3::DOCUMENT);
             let Some(mut document) = document::read(&file)? else {
                 let file = folder.join(OF_ZARR2);
                 if let (Some(mut consolidated), false) = (aside.shift_remove(name), file.exists()) {
@@ -121,7 +122,7 @@ impl Consolidated {
     /// Lets it say what the nodes say now, where only their attributes have changed.
     pub(crate) fn refresh(&self) -> Result<()> {
         for (_, folder) in &self.groups {
-            let (file, of_zarr2) = (folder.join("zarr.json"), folder.join(OF_ZARR2));
+            let (file, of_zarr2) = (folder.join(zarr3::DOCUMENT), folder.join(OF_ZARR2));
             if !change(&file, |document| refresh(folder, document))? {
                 change(&of_zarr2, |document| refresh_zarr2(folder, document))?;
             }
@@ -142,7 +143,7 @@ pub(super) fn refuse_broken(root: &Path, groups: &[RepackedGroup]) -> Result<()>
         let help = "; mend it, or remove it, as readers do without";
         document::read(&folder.join(OF_ZARR2)).map_err(|error| error.with(help))?;
         // What else is wrong with a group's document is told by whoever needs it.
-        let document = document::read(&folder.join("zarr.json")).ok().flatten();
+        let document = document::read(&folder.join(zarr3::DOCUMENT)).ok().flatten();
         if let Some(fault) = document.as_ref().and_then(consolidated::broken) {
             return Err(Error::format(
                 folder,
@@ -175,7 +176,7 @@ impl RepackedGroup {
     /// Lets what it says of the nodes below it be what they say themselves, in the dataset at `root`.
     pub(super) fn refresh(&self, root: &Path) -> Result<()> {
         let folder = below(root, &self.name);
-        change(&folder.join("zarr.json"), |document| refresh(&folder, document)).map(drop)
+        change(&folder.join(zarr3::DOCUMENT), |document| refresh(&folder, document)).map(drop)
     }
 }
 
@@ -193,9 +194,9 @@ fn change(file: &Path, change: impl FnOnce(&mut Value) -> Result<()>) -> Result<
 /// Refuses a new dataset in groups whose consolidated metadata would not name it.
 pub(super) fn refuse_around(out: &Path) -> Result<()> {
     for above in out.ancestors().skip(1).take(ABOVE_MAX) {
-        let is_consolidated = match document::read(&above.join("zarr.json")) {
+        let is_consolidated = match document::read(&above.join(zarr3::DOCUMENT)) {
             Ok(Some(document)) => consolidated::of(&document).is_some(),
-            Ok(None) => look::is_file(&above.join(".zgroup")) && look::is_file(&above.join(OF_ZARR2)),
+            Ok(None) => look::is_file(&above.join(zarr2::GROUP)) && look::is_file(&above.join(OF_ZARR2)),
             Err(_) => false,
         };
         if is_consolidated {
@@ -212,7 +213,9 @@ pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>
     let mut metadata = Map::new();
     let names = names.filter(|name| has_all_above(name, |above| has_node(&folder.join(above))));
     for name in std::iter::once("").chain(names) {
-        for key in [".zgroup", ".zarray", ".zattrs"].map(|document| crate::offline::hierarchy::below(name, document)) {
+        for key in [zarr2::GROUP, zarr2::ARRAY, zarr2::ATTRIBUTES]
+            .map(|document| crate::offline::hierarchy::below(name, document))
+        {
             match document::read(&folder.join(&key)) {
                 Ok(Some(said)) => drop(metadata.insert(key, said)),
                 // No reader reads it there either.
@@ -228,7 +231,7 @@ pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>
 /// copied may never have been true.
 pub(super) fn renew_zarr2(root: &Path) -> Result<()> {
     let nodes = walk::nodes(root)?;
-    let has_some = |node: &&Node| [".zgroup", OF_ZARR2].iter().all(|name| look::is_file(&node.path.join(name)));
+    let has_some = |node: &&Node| [zarr2::GROUP, OF_ZARR2].iter().all(|name| look::is_file(&node.path.join(name)));
     for group in nodes.iter().filter(has_some).filter(|group| !is_behind_link(root, &group.name)) {
         let within = nodes.iter().filter(|node| is_above(&group.name, &node.name) && node.name != group.name);
         make_zarr2(&group.path, within.map(|node| node.name[group.name.len()..].trim_start_matches('/')))?;
@@ -243,7 +246,7 @@ fn refresh_zarr2(folder: &Path, said: &mut Value) -> Result<()> {
 
 /// The same of Zarr v3, in the document of the group.
 fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
-    let file = |name: &str| folder.join(name).join("zarr.json");
+    let file = |name: &str| folder.join(name).join(zarr3::DOCUMENT);
     refresh_all(consolidated::nodes_mut(document), file, |known, mut now| {
         let is_group = now["node_type"] == "group";
         if is_group && known.is_null() {

@@ -6,15 +6,15 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::image_attributes::ImageAttributes;
-use super::left_out::RECORDS;
 use super::options::RepackOptions;
 use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
 use crate::format::codecs::Chain;
+use crate::format::keys::RECORDS;
 use crate::format::layout::{Files, Layout};
 use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, scale, voxel_offset};
 use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
-use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, ngff, rules};
+use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, ngff, precomputed, rules, zarr2};
 use crate::fs::document;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
@@ -95,7 +95,7 @@ impl Design {
         }
         if let Some(name) = stays {
             let document = format::zarr2::array(&plan.array, &plan.array.layout.shape);
-            let documents = vec![(hierarchy::below(name, ".zarray"), document)];
+            let documents = vec![(hierarchy::below(name, zarr2::ARRAY), document)];
             return Ok(Self { config, plan, documents, stays: Some(name.to_owned()) });
         }
         let documents = image_documents(array, said, &config, &plan)?;
@@ -106,7 +106,7 @@ impl Design {
     pub(super) fn array(&self, root: &Path) -> Array {
         if let Some(name) = &self.stays {
             let path = below(root, name);
-            return Array::with(&path, &path, path.join(".zarray"), self.plan.array.clone());
+            return Array::with(&path, &path, path.join(zarr2::ARRAY), self.plan.array.clone());
         }
         let NodePaths { array, folder, document } = format::node_paths(&self.plan.array.layout);
         Array::with(&below(root, &array), &below(root, &folder), root.join(document), self.plan.array.clone())
@@ -332,7 +332,7 @@ fn folder_of(key: &str) -> Option<String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
     };
-    let is_free = !["info", RECORDS].contains(&folder.split('/').next()?);
+    let is_free = ![precomputed::DOCUMENT, RECORDS].contains(&folder.split('/').next()?);
     (is_free && folder.split('/').all(is_plain)).then(|| folder.to_owned())
 }
 

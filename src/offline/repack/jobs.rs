@@ -22,8 +22,9 @@ use super::target::{self, changes_format};
 use super::{image_attributes, nodes, ome_lists, two_formats};
 use crate::config::Volume;
 use crate::error::{Error, Result};
+use crate::format::node::{self, OF_ZARR2_NODES};
 use crate::format::provenance::ProvenanceMut;
-use crate::format::{ngff, rules, zarr3};
+use crate::format::{ngff, rules, zarr2, zarr3};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::below;
@@ -289,7 +290,7 @@ impl Surroundings {
         image.notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
         let mut left = left_of_designed(roots.root, nodes, name)?;
         for group in around.into_iter().chain(others.iter().copied()) {
-            left.extend(OF_GROUPS.map(|document| group.path.join(document)));
+            left.extend(node::ALL.map(|document| group.path.join(document)));
         }
         for group in others {
             if has_attributes(group)? {
@@ -300,9 +301,6 @@ impl Surroundings {
         Ok(Self { image, left, records: records.map(|records| records.path.clone()), lost, stays: false })
     }
 }
-
-/// The documents that groups have in Zarr v2 and v3.
-const OF_GROUPS: [&str; 4] = ["zarr.json", ".zattrs", ".zgroup", ".zmetadata"];
 
 fn has_attributes(group: &Node) -> Result<bool> {
     let document = group.document()?;
@@ -364,11 +362,8 @@ fn designed(
 
 /// Documents that others take the place of.
 fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Result<Vec<PathBuf>> {
-    let mut left = Vec::new();
-    for document in ["zarr.json", ".zattrs", ".zarray"] {
-        left.push(root.join(document));
-    }
-    left.extend(nodes.iter().filter(|node| node.name == name).map(|node| node.path.join(".zattrs")));
+    let mut left = node::ALL.map(|document| root.join(document)).to_vec();
+    left.extend(nodes.iter().filter(|node| node.name == name).map(|node| node.path.join(zarr2::ATTRIBUTES)));
     if let Some(central) = CentralMetadata::at(root)? {
         left.extend(central.folders());
     }
@@ -427,7 +422,7 @@ fn of_zarr3(
         }
         let in_place = !roots.copied && document == node.document()?;
         let path = if in_place { node.path.clone() } else { Staging::place(roots.staging, &name) };
-        let target = Array::with(&path, &path, path.join("zarr.json"), metadata);
+        let target = Array::with(&path, &path, path.join(zarr3::DOCUMENT), metadata);
         let NodeKind::Array(source) = node.kind else { continue };
         let change = Change::new(*source, target, None, options, pool.clone())?;
         jobs.push(ArrayJob::new(name, document, in_place, change));
@@ -465,20 +460,20 @@ fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Res
     let mut left = Vec::new();
     for (node, array) in all_arrays(nodes) {
         if changes_format(array) && selection.is_meant(node, array) {
-            left.push(node.path.join(".zattrs"));
+            left.push(node.path.join(zarr2::ATTRIBUTES));
         }
     }
-    left.extend(nodes::carried(nodes, selection).map(|node| node.path.join(".zattrs")));
+    left.extend(nodes::carried(nodes, selection).map(|node| node.path.join(zarr2::ATTRIBUTES)));
     if all_arrays(nodes).any(|(node, array)| array.manifest().is_some() && selection.is_meant(node, array)) {
         // It names chunks in the files that the manifests name.
         left.push(root.join(KERCHUNK));
     }
     for group in converted_groups(nodes, selection) {
-        left.extend([".zgroup", ".zattrs", ".zmetadata"].map(|document| group.path.join(document)));
+        left.extend(OF_ZARR2_NODES.map(|document| group.path.join(document)));
     }
     if let Some(central) = CentralMetadata::at(root)? {
         left.extend(central.folders());
-        left.push(root.join("zarr.json"));
+        left.push(root.join(zarr3::DOCUMENT));
     }
     Ok(left)
 }

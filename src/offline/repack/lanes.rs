@@ -13,13 +13,13 @@ use crate::sync::Unpoisoned;
 use crate::words::count;
 
 /// More chunks on their way in one shard than this help nobody.
-const PARCELS_MAX: usize = 256;
+const CHUNKS_AT_ONCE_MAX: usize = 256;
 
 /// How many shards are in the making at once, and how many chunks each has on their way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardLanes {
     pub(crate) count: usize,
-    parcels: usize,
+    chunks_at_once: usize,
 }
 
 impl ShardLanes {
@@ -31,17 +31,17 @@ impl ShardLanes {
     pub(crate) fn new(changes: &[&Change], shards: usize, memory_bytes: u64, workers: usize) -> Result<Self> {
         let threads = threads(workers);
         let most = |bytes: fn(&Change) -> u64| changes.iter().map(|change| bytes(change)).max().unwrap_or(0);
-        let parcel = most(Change::parcel_bytes).max(1);
+        let encoded_chunk = most(Change::parcel_bytes).max(1);
         let threads_bytes = most(Change::thread_bytes).saturating_mul(threads as u64);
-        let least = threads_bytes.saturating_add(parcel);
+        let least = threads_bytes.saturating_add(encoded_chunk);
         if memory_bytes < least {
             let reason = format!("chunks of this size need at least {least} bytes with {}", count(threads, "thread"));
             return Err(Error::config("memory_bytes", memory_bytes, reason));
         }
-        let parcels = ((memory_bytes - threads_bytes) / parcel) as usize;
+        let chunks_at_once = ((memory_bytes - threads_bytes) / encoded_chunk) as usize;
         // One lane more than threads, because writing and syncing leave threads idle.
-        let count = (threads + 1).min(shards).min(parcels).max(1);
-        Ok(Self { count, parcels: (parcels / count).clamp(1, PARCELS_MAX) })
+        let count = (threads + 1).min(shards).min(chunks_at_once).max(1);
+        Ok(Self { count, chunks_at_once: (chunks_at_once / count).clamp(1, CHUNKS_AT_ONCE_MAX) })
     }
 
     /// Makes the shards in `todo`, each by the number of its change and its position, and tells `made` of each. The
@@ -61,7 +61,7 @@ impl ShardLanes {
                 let Some((number, position)) = todo.get(next.fetch_add(1, Relaxed)) else { return };
                 let change = changes[*number];
                 let tally = Tally { counters, added: AtomicU64::new(0) };
-                match counters.go_on().and_then(|()| change.shard(position, self.parcels, &tally)) {
+                match counters.go_on().and_then(|()| change.shard(position, self.chunks_at_once, &tally)) {
                     Ok(outcome) => made(*number, outcome),
                     Err(error) => {
                         failed.store(true, Relaxed);

@@ -7,13 +7,11 @@ use super::nodes::{converted_groups, groups_above, is_above};
 use super::refusal::called;
 use super::selection::Selection;
 use super::target::changes_format;
-use crate::fs::look;
+use crate::format::keys::RECORDS;
+use crate::format::node::NodeFormat;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::offline::hierarchy::{below, has_node};
+use crate::offline::hierarchy::{below, format_at, has_node};
 use crate::offline::promises::Broken;
-
-/// What the group of an image's records is called.
-pub(super) const RECORDS: &str = "records";
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
@@ -127,12 +125,12 @@ pub(super) fn records_of<'a>(nodes: &'a [Node], image: &str) -> Option<&'a Node>
 }
 
 fn is_group(node: &Node) -> bool {
-    matches!(node.kind, NodeKind::Group(_)) && look::is_file(&node.path.join("zarr.json"))
+    matches!(node.kind, NodeKind::Group(_)) && format_at(&node.path) == Some(NodeFormat::Zarr3)
 }
 
 fn is_zarr3(node: &Node) -> bool {
     match &node.kind {
         NodeKind::Array(array) => !changes_format(array),
-        _ => look::is_file(&node.path.join("zarr.json")),
+        _ => format_at(&node.path) == Some(NodeFormat::Zarr3),
     }
 }

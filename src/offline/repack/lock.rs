@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
+use crate::format::node;
 use crate::fs::{Lock, links};
 use crate::offline::hierarchy::central::CentralMetadata;
-use crate::offline::hierarchy::{DOCUMENTS, has_node};
+use crate::offline::hierarchy::has_node;
 
 /// Takes the lock of the dataset that `path` is or belongs to, as its one writer.
 pub(crate) fn to_write(path: &Path) -> Result<Lock> {
@@ -23,8 +24,10 @@ fn root_of(path: &Path) -> Result<PathBuf> {
     if let Some(group) = group {
         // What they say is read, and changes with what is in them.
         for above in path.ancestors().skip(1).take_while(|above| above.starts_with(group)) {
-            let documents = DOCUMENTS.iter().chain(&[".zattrs", ".zmetadata"]);
-            documents.map(|name| above.join(name)).try_for_each(|document| links::check_within(group, &document))?;
+            node::ALL
+                .iter()
+                .map(|name| above.join(name))
+                .try_for_each(|document| links::check_within(group, &document))?;
         }
         return Ok(group.to_path_buf());
     }

@@ -7,6 +7,7 @@ use super::options::RepackOptions;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::keys::FRAME_NUMBERS;
 use crate::format::provenance::{Ending, ProvenanceMut, is_unfinished};
 use crate::fs as os;
 use crate::offline::array::Array;
@@ -142,7 +143,7 @@ impl GivenUp {
         }
         // In Zarr v2 they may stand below the array.
         for place in [array.parent(), Some(array)].into_iter().flatten() {
-            let folder = root.join(place).join("records/frame_number");
+            let folder = root.join(place).join(FRAME_NUMBERS);
             if has_node(&folder) {
                 return match Array::open_exactly(&folder)? {
                     Some(numbers) => mark(&numbers, &self.frames),

@@ -60,6 +60,7 @@ use serde_json::{Map, Value, json};
 
 use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
+use crate::format::zarr3;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
@@ -400,7 +401,7 @@ impl Repack {
                     let old = job.change.source.document();
                     let mut document = job.document.clone();
                     settle::forget_slots_of_level(&mut document, job);
-                    documents::put_for(&place.join("zarr.json"), &document, old)?;
+                    documents::put_for(&place.join(zarr3::DOCUMENT), &document, old)?;
                 }
                 ResultForm::Zarr2 => settle::put_zarr2_array(&Staging::place(&self.staging, &job.name), job)?,
                 ResultForm::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,

@@ -5,8 +5,9 @@ use super::selection::Selection;
 use super::target::changes_format;
 use crate::config::Dialect;
 use crate::error::Result;
-use crate::fs::look;
+use crate::format::node::NodeFormat;
 use crate::offline::array::Array;
+use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 
 /// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
@@ -40,8 +41,7 @@ pub(super) fn is_above(group: &str, name: &str) -> bool {
 /// The groups of Zarr v2 that become those of Zarr v3: those around arrays that do, where no reader would find these,
 /// and all that are in one of these.
 pub(super) fn converted_groups<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<Item = &'a Node> {
-    let is_zarr2 =
-        |node: &&Node| look::is_file(&node.path.join(".zgroup")) && !look::is_file(&node.path.join("zarr.json"));
+    let is_zarr2 = |node: &&Node| format_at(&node.path) == Some(NodeFormat::Zarr2);
     let is_around = move |node: &Node| {
         all_arrays(nodes).any(|(below, array)| {
             let is_above = groups_above(nodes, &below.name).any(|group| group.name == node.name);

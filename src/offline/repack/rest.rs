@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::change::Change;
-use super::left_out::RECORDS;
 use super::shard::{copy_range, same_bytes};
 use crate::error::{Error, Refusal, Result};
+use crate::format::keys::RECORDS;
+use crate::format::zarr3;
 use crate::fs::look::{self, DEPTH_MAX};
 use crate::fs::{self as os, LOCK_FILE};
 use crate::fs::{links, system};
@@ -61,7 +62,7 @@ impl Rest<'_> {
                 }
             }
         }
-        if self.sync && to.is_dir() { os::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
+        if self.sync && to.is_dir() { os::sync_folder_of(&to.join(zarr3::DOCUMENT)) } else { Ok(()) }
     }
 
     /// Refuses links that the copy would have, for an archive, which can't hold any.

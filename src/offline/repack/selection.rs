@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::options::RepackOptions;
 use super::target;
 use crate::error::{Error, Result};
+use crate::format::keys::RECORDS;
 use crate::format::provenance;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
@@ -69,7 +70,7 @@ impl<'a> Selection<'a> {
     pub(super) fn is_record(&self, name: &str) -> bool {
         let start = format!("{name}/");
         let holds_some =
-            name.rsplit('/').next() == Some("records") && self.records.iter().any(|one| one.starts_with(&start));
+            name.rsplit('/').next() == Some(RECORDS) && self.records.iter().any(|one| one.starts_with(&start));
         holds_some || self.records.contains(name)
     }
 
@@ -123,7 +124,7 @@ fn own_records(nodes: &[Node]) -> HashSet<String> {
     };
     let is_of_image = |name: &str| {
         let (image, last) = name.rsplit_once('/').unwrap_or(("", name));
-        last == "records" && nodes.iter().any(|node| node.name == image && is_own(node))
+        last == RECORDS && nodes.iter().any(|node| node.name == image && is_own(node))
     };
     let groups: Vec<String> =
         nodes.iter().filter(|node| is_of_image(&node.name)).map(|node| format!("{}/", node.name)).collect();

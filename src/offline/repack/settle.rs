@@ -13,7 +13,7 @@ use super::staging::{below, is_behind_link};
 use super::{consolidated, documents};
 use crate::error::Result;
 use crate::format::provenance::{self, ProvenanceMut};
-use crate::format::{self, zarr2};
+use crate::format::{self, zarr2, zarr3};
 use crate::fs::document;
 
 /// A dataset whose arrays are repacked, and what its documents say of them.
@@ -42,7 +42,7 @@ impl<'a> Mentions<'a> {
             job.given_up.settle_records(root, array)?;
             let mut document = job.document.clone();
             if job.in_place && forget_slots_of_level(&mut document, job) && document != job.document {
-                documents::put(&below(root, &job.name).join("zarr.json"), &document)?;
+                documents::put(&below(root, &job.name).join(zarr3::DOCUMENT), &document)?;
             }
         }
         match self.form {
@@ -103,7 +103,7 @@ fn put_group(group: &RepackedGroup, root: &Path, jobs: &[ArrayJob]) -> Result<()
     if document == group.document && !group.is_new {
         return Ok(());
     }
-    let file = below(root, &group.name).join("zarr.json");
+    let file = below(root, &group.name).join(zarr3::DOCUMENT);
     // It may be set aside just now.
     if document::read(&file)?.is_some_and(|there| !format::consolidated::has_field(&there)) {
         format::consolidated::take(&mut document);
@@ -152,7 +152,7 @@ pub(super) fn put_zarr2_array(place: &Path, job: &ArrayJob) -> Result<()> {
     let attributes = said["attributes"].as_object().cloned().unwrap_or_default();
     let (name, attributes) = zarr2::attributes(job.change.target.metadata(), attributes);
     documents::put(&place.join(name), &attributes)?;
-    documents::put(&place.join(".zarray"), &said["array"])
+    documents::put(&place.join(zarr2::ARRAY), &said["array"])
 }
 
 /// Writes the documents of all groups in the dataset at `root`, and then what they say of each other's.
@@ -165,7 +165,7 @@ fn put_zarr2_groups(root: &Path, groups: &[&RepackedGroup], jobs: &[ArrayJob]) -
         let (name, attributes) = zarr2::group_attributes(ome.as_ref(), said);
         let folder = below(root, &group.name);
         documents::put(&folder.join(name), &attributes)?;
-        documents::put(&folder.join(".zgroup"), &zarr2::group())?;
+        documents::put(&folder.join(zarr2::GROUP), &zarr2::group())?;
     }
     let names = groups.iter().map(|group| &group.name).chain(jobs.iter().map(|job| &job.name));
     let names: Vec<&String> = names.collect();

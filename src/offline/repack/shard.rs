@@ -71,9 +71,9 @@ impl Totals {
 }
 
 impl Change {
-    /// Makes the new shard at a position, unless it is there already. `parcels` chunks at most are on their way at
-    /// once.
-    pub(super) fn shard(&self, position: &[u64], parcels: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
+    /// Makes the new shard at a position, unless it is there already. `chunks_at_once` chunks at most are on their way
+    /// at once.
+    pub(super) fn shard(&self, position: &[u64], chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
         let path = self.target.file_path(position);
         let in_place = self.source.folder() == self.target.folder();
         if !in_place && let Some((_, index)) = opened(&self.target, position)? {
@@ -102,8 +102,8 @@ impl Change {
         let file = self.create(&partial, &path).map_err(|error| Error::io("create", &partial, error))?;
         let mut writer = ShardWriter::new(self, &partial, file, tally);
         let written = match items {
-            Some((items, files)) => writer.items(&items, &files, parcels),
-            None => writer.reshaped(position, parcels),
+            Some((items, files)) => writer.items(&items, &files, chunks_at_once),
+            None => writer.reshaped(position, chunks_at_once),
         };
         // What is not finished is begun again by the next call.
         written.inspect_err(|_| drop(fs::remove_file(&partial)))?;

@@ -13,28 +13,28 @@ use crate::offline::array::decode::StoredChunk;
 const CHECKSUM_BYTES: usize = 4;
 
 impl Change {
-    fn means(&self) -> Result<Transcoder> {
+    fn transcoder(&self) -> Result<Transcoder> {
         self.idle.take().map_or_else(|| Transcoder::new(&self.source, &self.target, &self.codec), Ok)
     }
 
     /// Fetches a chunk's bytes, or makes them of those that it has now.
-    pub(super) fn fetch(&self, chunk: StoredChunk<'_>, parcel: &mut EncodedChunk) -> Result<()> {
+    pub(super) fn fetch(&self, chunk: StoredChunk<'_>, encoded_chunk: &mut EncodedChunk) -> Result<()> {
         let StoredChunk { file, range, .. } = chunk;
         self.source.check_encoded(range, file.path())?;
         if self.work == Work::Copy {
-            file.read(range, &mut parcel.room)?;
-            parcel.digest = self.vouched(chunk, &parcel.room)?;
-            parcel.used = parcel.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
+            file.read(range, &mut encoded_chunk.room)?;
+            encoded_chunk.digest = self.vouched(chunk, &encoded_chunk.room)?;
+            encoded_chunk.used = encoded_chunk.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
             return Ok(());
         }
-        let mut means = self.means()?;
-        let Transcoder { source, encoded, raw, .. } = &mut means;
+        let mut transcoder = self.transcoder()?;
+        let Transcoder { source, encoded, raw, .. } = &mut transcoder;
         raw.resize(self.source.metadata().chunk_bytes(), 0);
         file.read(range, encoded)?;
         self.source.check_header(chunk, encoded)?;
         source.decode(encoded, raw)?;
-        self.encode(&mut means.encoder, &means.raw, parcel)?;
-        self.idle.give_back(means);
+        self.encode(&mut transcoder.encoder, &transcoder.raw, encoded_chunk)?;
+        self.idle.give_back(transcoder);
         Ok(())
     }
 
@@ -51,24 +51,30 @@ impl Change {
         digest(encoded, has_checksum)
     }
 
-    fn encode(&self, encoder: &mut Encoder, raw: &[u8], parcel: &mut EncodedChunk) -> Result<()> {
+    fn encode(&self, encoder: &mut Encoder, raw: &[u8], encoded_chunk: &mut EncodedChunk) -> Result<()> {
         let bound = encoder.bound();
-        if parcel.room.len() < bound {
-            parcel.room.resize(bound, 0);
+        if encoded_chunk.room.len() < bound {
+            encoded_chunk.room.resize(bound, 0);
         }
-        parcel.used = encoder.encode_part(raw, &mut parcel.room)?;
+        encoded_chunk.used = encoder.encode_part(raw, &mut encoded_chunk.room)?;
         // Read back, a chunk is decoded by what its document says, into these bytes.
         debug_assert!(self.target.metadata().chain.is_plain());
-        parcel.digest = crc32c::crc32c(raw);
+        encoded_chunk.digest = crc32c::crc32c(raw);
         Ok(())
     }
 
     /// Makes the chunk at a place of the grid out of the pixels of a region.
-    pub(super) fn cut(&self, region: &Region, pixels: &[u8], at: &[u64], parcel: &mut EncodedChunk) -> Result<()> {
+    pub(super) fn cut(
+        &self,
+        region: &Region,
+        pixels: &[u8],
+        at: &[u64],
+        encoded_chunk: &mut EncodedChunk,
+    ) -> Result<()> {
         let (to, layout) = (self.target.metadata(), self.target.layout());
         let element = to.dtype.size();
-        let mut means = self.means()?;
-        let Transcoder { cut, encoder, stored, .. } = &mut means;
+        let mut transcoder = self.transcoder()?;
+        let Transcoder { cut, encoder, stored, .. } = &mut transcoder;
         cut.resize(to.chunk_bytes(), 0);
         fill_value::row(cut, &to.fill);
         let dims = 0..layout.shape.len();
@@ -84,19 +90,19 @@ impl Change {
             let there = linear(&there, &region.shape) as usize * element;
             cut[here..here + row_bytes].copy_from_slice(&pixels[there..there + row_bytes]);
         });
-        parcel.used = 0;
+        encoded_chunk.used = 0;
         // Where nothing is defined, the fill value must be written like any other.
         if to.is_fill_undefined || !cut.chunks_exact(element).all(|pixel| pixel == to.fill) {
             match self.target.expansion(at) {
-                None => self.encode(encoder, cut, parcel)?,
+                None => self.encode(encoder, cut, encoded_chunk)?,
                 Some(expansion) => {
                     stored.resize(expansion.bytes(element), 0);
                     expansion.gather(cut, stored, element);
-                    self.encode(encoder, stored, parcel)?;
+                    self.encode(encoder, stored, encoded_chunk)?;
                 }
             }
         }
-        self.idle.give_back(means);
+        self.idle.give_back(transcoder);
         Ok(())
     }
 
@@ -109,8 +115,8 @@ impl Change {
             self.idle_rooms.give_back(room);
             return digest;
         }
-        let mut means = self.means()?;
-        let Transcoder { target, partial, encoded, cut, .. } = &mut means;
+        let mut transcoder = self.transcoder()?;
+        let Transcoder { target, partial, encoded, cut, .. } = &mut transcoder;
         file.read(range, encoded)?;
         let element = self.target.dtype().size();
         let whole = self.target.metadata().chunk_bytes();
@@ -123,7 +129,7 @@ impl Change {
         };
         decoder.decode(encoded, cut)?;
         let digest = crc32c::crc32c(cut);
-        self.idle.give_back(means);
+        self.idle.give_back(transcoder);
         Ok(digest)
     }
 }

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use super::selection::Selection;
 use crate::error::{Error, Result};
+use crate::format::node::{NodeFormat, OF_ZARR2_NODES};
 use crate::fs::look;
+use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-
-const OF_ZARR2: [&str; 4] = [".zgroup", ".zarray", ".zattrs", ".zmetadata"];
 
 /// The documents of Zarr v2 beside the `zarr.json` in a folder.
 fn older(folder: &Path) -> Vec<PathBuf> {
-    if !look::is_file(&folder.join("zarr.json")) {
+    if format_at(folder) != Some(NodeFormat::Zarr3) {
         return Vec::new();
     }
-    OF_ZARR2.map(|name| folder.join(name)).into_iter().filter(|document| look::is_file(document)).collect()
+    OF_ZARR2_NODES.map(|name| folder.join(name)).into_iter().filter(|document| look::is_file(document)).collect()
 }
 
 /// Documents that a new dataset is not to have, and notes that say so.

@@ -45,17 +45,22 @@ impl<'a> ShardWriter<'a> {
     }
 
     /// Copies chunks, or encodes them again.
-    pub(super) fn items(&mut self, items: &[SourceChunk], files: &[Arc<SourceFile>], parcels: usize) -> Result<()> {
+    pub(super) fn items(
+        &mut self,
+        items: &[SourceChunk],
+        files: &[Arc<SourceFile>],
+        chunks_at_once: usize,
+    ) -> Result<()> {
         let change = self.change;
         let mut rooms: Vec<EncodedChunk> = Vec::new();
-        rooms.resize_with(parcels.min(items.len()), EncodedChunk::default);
-        for batch in items.chunks(parcels) {
+        rooms.resize_with(chunks_at_once.min(items.len()), EncodedChunk::default);
+        for batch in items.chunks(chunks_at_once) {
             let opened = SourceFiles::new(&change.source, files);
-            let fetch = |(item, parcel): (&SourceChunk, &mut EncodedChunk)| {
+            let fetch = |(item, encoded_chunk): (&SourceChunk, &mut EncodedChunk)| {
                 self.tally.counters.go_on()?;
                 let file = opened.get(item.file)?;
-                parcel.entry = item.entry;
-                let fetched = change.fetch(item.stored_in(&file), parcel);
+                encoded_chunk.entry = item.entry;
+                let fetched = change.fetch(item.stored_in(&file), encoded_chunk);
                 opened.give_back(item.file, file);
                 self.tally.read(item.range.nbytes);
                 fetched.map_err(|error| about(error, &files[item.file].path, &item.at))
@@ -67,12 +72,12 @@ impl<'a> ShardWriter<'a> {
     }
 
     /// Cuts new chunks out of boxes of the source.
-    pub(super) fn reshaped(&mut self, position: &[u64], parcels: usize) -> Result<()> {
+    pub(super) fn reshaped(&mut self, position: &[u64], chunks_at_once: usize) -> Result<()> {
         let change = self.change;
         let mut rooms: Vec<EncodedChunk> = Vec::new();
-        rooms.resize_with(parcels, EncodedChunk::default);
+        rooms.resize_with(chunks_at_once, EncodedChunk::default);
         let (mut pixels, mut whole) = (Vec::new(), Vec::new());
-        for (first, counts) in change.boxes(position, parcels as u64)? {
+        for (first, counts) in change.boxes(position, chunks_at_once as u64)? {
             let region = change.region(&first, &counts);
             pixels.resize(region.bytes, 0);
             let read = || match &change.halving {
@@ -82,10 +87,10 @@ impl<'a> ShardWriter<'a> {
             change.pool.install(read)?;
             let mut places = Vec::new();
             for_each_position(&first, &counts, |place| places.push(place.to_vec()));
-            let make = |(at, parcel): (&Vec<u64>, &mut EncodedChunk)| {
+            let make = |(at, encoded_chunk): (&Vec<u64>, &mut EncodedChunk)| {
                 self.tally.counters.go_on()?;
-                parcel.entry = change.target.layout().file_of(at).1;
-                change.cut(&region, &pixels, at, parcel)
+                encoded_chunk.entry = change.target.layout().file_of(at).1;
+                change.cut(&region, &pixels, at, encoded_chunk)
             };
             change.pool.install(|| places.par_iter().zip(rooms.par_iter_mut()).try_for_each(make))?;
             self.write(&rooms[..places.len()])?;
@@ -95,15 +100,15 @@ impl<'a> ShardWriter<'a> {
     }
 
     /// Writes chunks one after another.
-    fn write(&mut self, parcels: &[EncodedChunk]) -> Result<()> {
-        for parcel in parcels.iter().filter(|parcel| parcel.used > 0) {
-            let bytes = &parcel.room[..parcel.used];
+    fn write(&mut self, encoded_chunks: &[EncodedChunk]) -> Result<()> {
+        for encoded_chunk in encoded_chunks.iter().filter(|encoded_chunk| encoded_chunk.used > 0) {
+            let bytes = &encoded_chunk.room[..encoded_chunk.used];
             self.file.write_all_at(bytes, self.end).map_err(|error| Error::io("write", self.path, error))?;
             let range = Range { offset: self.end, nbytes: bytes.len() as u64 };
-            self.written.push(WrittenChunk { entry: parcel.entry, range, digest: parcel.digest });
+            self.written.push(WrittenChunk { entry: encoded_chunk.entry, range, digest: encoded_chunk.digest });
             self.end += range.nbytes;
         }
-        self.tally.pixels(parcels.len() as u64 * self.change.target.metadata().chunk_bytes() as u64);
+        self.tally.pixels(encoded_chunks.len() as u64 * self.change.target.metadata().chunk_bytes() as u64);
         Ok(())
     }
 
@@ -111,9 +116,9 @@ impl<'a> ShardWriter<'a> {
     pub(super) fn finish(self) -> Result<Vec<WrittenChunk>> {
         let failed = |error: std::io::Error| Error::io("write", self.path, error);
         let entries = self.written.iter().map(|chunk| (chunk.entry, (chunk.range.offset, chunk.range.nbytes)));
-        let index = self.change.target.layout().encode_index(&entries.collect(), self.end)?;
-        for (at, part) in &index.parts {
-            self.file.write_all_at(part, *at).map_err(failed)?;
+        let index = self.change.target.layout().encode_index(entries, self.end)?;
+        for (at, part) in index.parts() {
+            self.file.write_all_at(part, at).map_err(failed)?;
         }
         if self.change.sync {
             self.file.sync_data().map_err(failed)?;

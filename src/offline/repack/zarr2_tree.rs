@@ -19,9 +19,10 @@ use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
+use crate::format::node::{self, NodeFormat};
 use crate::format::{Metadata, rules, zarr2};
-use crate::fs::look;
 use crate::offline::array::Array;
+use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 
 /// Whether several arrays of a tree become such, rather than one the image of a dataset.
@@ -61,14 +62,14 @@ pub(super) fn jobs(
     let mut left: Vec<PathBuf> = left_out.paths().collect();
     let mut notes = left_out.notes(options.to().name());
     for node in nodes {
-        let is_zarr3 = look::is_file(&node.path.join("zarr.json"));
+        let is_zarr3 = format_at(&node.path) == Some(NodeFormat::Zarr3);
         match node.kind {
             NodeKind::Group(None) if is_zarr3 && !selection.is_record(&node.name) => {
-                left.extend(["zarr.json", ".zattrs", ".zgroup", ".zmetadata"].map(|name| node.path.join(name)));
+                left.extend(node::ALL.map(|name| node.path.join(name)));
                 groups.push(group_of_zarr3(&node, false, &left_out)?);
             }
             NodeKind::Array(ref source) if source.layout().rules().is_tree && is_taken(&node, selection) => {
-                left.extend([".zarray", ".zattrs"].map(|name| node.path.join(name)));
+                left.extend([zarr2::ARRAY, zarr2::ATTRIBUTES].map(|name| node.path.join(name)));
                 let target =
                     metadata(source, selection).map_err(|error| refusal::of_array(error, &node.name, options))?;
                 jobs.push(job(node, target, roots, selection, pool)?);
@@ -97,7 +98,7 @@ fn job(
         "attributes": source.attributes(),
     });
     let path = Staging::place(roots.staging, &name);
-    let target = Array::with(&path, &path, path.join(".zarray"), target);
+    let target = Array::with(&path, &path, path.join(zarr2::ARRAY), target);
     let change = Change::new(*source, target, None, selection.options, pool.clone())?;
     Ok(ArrayJob::new(name, document, false, change))
 }

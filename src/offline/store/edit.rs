@@ -13,7 +13,7 @@ use super::{Editing, KeyTarget, Ledger, ShardAddress, Store, disk, keys};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::{ProvenanceMut, Slots};
-use crate::format::{self, rules};
+use crate::format::{self, rules, zarr2};
 use crate::fs::{document, links};
 use crate::sync::Unpoisoned;
 
@@ -172,7 +172,8 @@ impl Store {
                     if value.is_some() {
                         refuse_misspelt(&views, key)?;
                     }
-                    let is_document = key.ends_with(".json") || key.ends_with(".zarray") || key.ends_with(".zattrs");
+                    let is_document =
+                        key.ends_with(".json") || key.ends_with(zarr2::ARRAY) || key.ends_with(zarr2::ATTRIBUTES);
                     match value {
                         Some(value) => self.put(key, &value)?,
                         None => self.remove(key)?,

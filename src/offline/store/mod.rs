@@ -55,6 +55,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
+use crate::format::zarr3;
 use crate::fs::{Lock, document, links, look};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
@@ -313,7 +314,7 @@ impl Store {
     /// What a key that names no chunk has to show.
     fn shown(&self, key: &str, named: &KeyTarget<'_>) -> Result<Shown> {
         let path = self.root.join(key);
-        let is_node = key.rsplit('/').next() == Some("zarr.json");
+        let is_node = key.rsplit('/').next() == Some(zarr3::DOCUMENT);
         let document = if is_node || matches!(named, KeyTarget::Document(_)) { document::read(&path)? } else { None };
         let shown = match (named, document) {
             (KeyTarget::Document(_), None) => return Ok(Shown::Nothing),

@@ -292,16 +292,16 @@ impl<'a, 'v> Rewrite<'a, 'v> {
             }
         }
         // A file that is cut off before its index is written has nothing of an old one behind it.
-        draft.set_len(index.file_end)?;
-        index.parts.iter().filter(|(_, part)| !part.is_empty()).try_for_each(|(at, part)| draft.write_at(part, *at))
+        draft.set_len(index.file_end())?;
+        index.parts().try_for_each(|(at, part)| draft.write_at(part, at))
     }
 
     /// The index of the new file.
     fn index(&self, pieces: &[NewChunk<'v>]) -> Result<Encoded> {
         let header_bytes = self.header_bytes();
-        let entries = pieces.iter().map(|piece| (piece.chunk, (piece.at + header_bytes, piece.nbytes))).collect();
+        let entries = pieces.iter().map(|piece| (piece.chunk, (piece.at + header_bytes, piece.nbytes)));
         let ends = pieces.iter().map(|piece| piece.at + header_bytes + piece.nbytes);
-        self.view.layout.encode_index(&entries, ends.max().unwrap_or(0).max(self.first_at()))
+        self.view.layout.encode_index(entries, ends.max().unwrap_or(0).max(self.first_at()))
     }
 
     /// Where slots are fixed and the file system can share blocks, only what is new has to be written.

@@ -1,22 +1,20 @@
 //! The sharded arrays of a dataset, found by their documents, and what this crate's writer says about them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
 use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::{Files, Layout};
+use crate::format::node::NodeFormat;
 use crate::format::provenance::{self, Provenance};
-use crate::format::{zarr2, zarr3, zarr3_draft};
+use crate::format::{zarr2, zarr3};
 use crate::fs::{document, look};
-use crate::offline::hierarchy::central::CentralMetadata;
-use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::visited::Visited;
-
-/// The document of a volume.
-const INFO: &str = "info";
+use crate::offline::hierarchy::central::{CentralMetadata, ShardedArray};
+use crate::offline::hierarchy::walk::{self, Node, NodeKind};
+use crate::offline::hierarchy::{GroupAttributes, format_at};
 
 /// One sharded array, whose chunks the store shows.
 #[derive(Debug)]
@@ -56,8 +54,10 @@ pub(super) struct ArrayViews {
 impl ArrayViews {
     /// Looks through the documents of the dataset at `root`.
     pub(super) fn find(root: &Path) -> Result<Self> {
-        let mut search = ViewSearch { root, visited: Visited::default(), views: Self::default() };
-        search.node("", None, 0)?;
+        let mut search = ViewSearch { root, views: Self::default() };
+        let nodes = walk::all_nodes(root)?;
+        let is_hidden = |node: &&Node| node.name.split('/').any(super::keys::is_hidden);
+        nodes.iter().filter(|node| !is_hidden(node)).try_for_each(|node| search.node(node))?;
         Ok(search.views)
     }
 
@@ -153,12 +153,8 @@ impl WriterAttributes {
     }
 }
 
-const IN_ZARR_JSON: &str = "/attributes";
-const IN_ZATTRS: &str = "";
-
 struct ViewSearch<'a> {
     root: &'a Path,
-    visited: Visited,
     views: ArrayViews,
 }
 
@@ -167,50 +163,47 @@ impl ViewSearch<'_> {
         document::read(&self.root.join(key))
     }
 
-    /// Looks at the folder `base`, whose group above has these attributes. Of arrays, no more is read than their grids:
-    /// whatever their codecs are, their chunks are passed on as they are stored.
-    fn node(&mut self, base: &str, above: Option<&WriterAttributes>, depth: usize) -> Result<()> {
-        let path = self.root.join(base);
-        if !self.visited.enter(&path, depth)? {
+    /// Looks at the documents of a node. Of arrays, no more is read than their grids: whatever their codecs are, their
+    /// chunks are passed on as they are stored.
+    fn node(&mut self, node: &Node) -> Result<()> {
+        if let NodeKind::Unreadable(error @ Error::Io { .. }) = &node.kind {
+            return Err(error.clone());
+        }
+        let base = if node.name.is_empty() { String::new() } else { format!("{}/", node.name) };
+        match format_at(&node.path) {
+            Some(NodeFormat::Zarr3) => self.zarr3_node(&node.name, &base)?,
+            Some(NodeFormat::Zarr2) => self.zarr2_array(&base)?,
+            None => {}
+        }
+        let Some(central) = CentralMetadata::at(&node.path)? else { return Ok(()) };
+        central.arrays.iter().try_for_each(|name| self.central_array(&central, name))
+    }
+
+    fn zarr3_node(&mut self, name: &str, base: &str) -> Result<()> {
+        let key = zarr3::document_at(name);
+        let Some(document) = self.read(&key)?.filter(|document| document["node_type"] == "array") else {
             return Ok(());
-        }
-        self.visited.check_count(&path)?;
-        let mut here = None;
-        let key = format!("{base}zarr.json");
-        if let Some(document) = self.read(&key)? {
-            let value = document.get("attributes").cloned().unwrap_or_default();
-            here = Some(WriterAttributes { document: key.clone(), pointer: IN_ZARR_JSON, value });
-            if document["node_type"] == "array" {
-                let is_image = base == "0/" || base.ends_with("/0/");
-                // A level of a pyramid speaks for itself.
-                let own = here.as_ref().filter(|own| provenance::own(&own.value).is_some());
-                let owner = own.or(above.filter(|_| is_image));
-                self.array(base, key, owner, &document, zarr3::sharded_layout)?;
+        };
+        // A level of a pyramid speaks for itself.
+        let own = zarr3_attributes(key.clone(), &document);
+        let own = Some(own).filter(|own| provenance::own(&own.value).is_some());
+        let owner = match (own, name.rsplit_once('/').unwrap_or(("", name))) {
+            (None, (group, "0")) => {
+                let key = zarr3::document_at(group);
+                self.read(&key)?.map(|document| zarr3_attributes(key, &document))
             }
-        }
-        let key = format!("{base}.zarray");
-        if let Some(document) = self.read(&key)? {
-            let attributes = format!("{base}.zattrs");
-            let value = self.read(&attributes)?.unwrap_or_default();
-            let own = WriterAttributes { document: attributes, pointer: IN_ZATTRS, value };
-            let layout = |document: &Value| zarr2::sharded_layout(document, &own.value);
-            self.array(base, key, Some(&own), &document, layout)?;
-        }
-        if let Some(central) = CentralMetadata::at(&path)? {
-            for (number, name) in central.arrays.iter().enumerate() {
-                match central.is_volume() {
-                    true => self.scale(base, &central, number, name)?,
-                    false => self.draft_array(&central, name)?,
-                }
-            }
-        }
-        for child in folders(&path)? {
-            let inside = path.join(&child);
-            if has_node(&inside) || inside.join(INFO).is_file() {
-                self.node(&format!("{base}{child}/"), here.as_ref(), depth + 1)?;
-            }
-        }
-        Ok(())
+            (own, _) => own,
+        };
+        self.array(base, key, owner.as_ref(), &document, zarr3::sharded_layout)
+    }
+
+    fn zarr2_array(&mut self, base: &str) -> Result<()> {
+        let [key, attributes] = [zarr2::ARRAY, zarr2::ATTRIBUTES].map(|document| format!("{base}{document}"));
+        let Some(document) = self.read(&key)? else { return Ok(()) };
+        let value = self.read(&attributes)?.unwrap_or_default();
+        let own = WriterAttributes { document: attributes, pointer: NodeFormat::Zarr2.attributes().1, value };
+        let layout = |document: &Value| zarr2::sharded_layout(document, &own.value);
+        self.array(base, key, Some(&own), &document, layout)
     }
 
     /// Adds an array if it has shards. `parse`: what tells its grids.
@@ -228,41 +221,39 @@ impl ViewSearch<'_> {
     ) -> Result<()> {
         let parsed = parse(document).map_err(|reason| Error::format(self.root.join(&key), reason))?;
         let Some(layout) = parsed else { return Ok(()) };
+        self.add(base.to_owned(), key, layout, attributes)
+    }
+
+    fn central_array(&mut self, central: &CentralMetadata, name: &str) -> Result<()> {
+        let Some(ShardedArray { layout, folder, document, group }) = central.sharded(name)? else { return Ok(()) };
+        let root = self.root;
+        let key = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+        let attributes = group.map(|GroupAttributes { document, pointer, attributes, .. }| WriterAttributes {
+            document: key(&document),
+            pointer,
+            value: attributes,
+        });
+        self.add(key(&folder) + "/", key(&document), layout, attributes.as_ref())
+    }
+
+    fn add(
+        &mut self,
+        base: String,
+        document: String,
+        layout: Layout,
+        attributes: Option<&WriterAttributes>,
+    ) -> Result<()> {
         let attributes = attributes.filter(|attributes| provenance::own(&attributes.value).is_some());
         let owner = attributes.map(|attributes| attributes.owner(self.root, &layout)).transpose()?.flatten();
-        self.views.add(ArrayView { base: base.to_owned(), document: key, layout, owner });
+        self.views.add(ArrayView { base, document, layout, owner });
         Ok(())
     }
+}
 
-    /// A scale of a volume, of which the writer made the first.
-    fn scale(&mut self, base: &str, central: &CentralMetadata, number: usize, name: &str) -> Result<()> {
-        let Some(layout) = central.array(name)?.map(|array| array.layout().clone()) else { return Ok(()) };
-        if layout.has_index() {
-            let (document, value) = (format!("{base}{INFO}"), central.group("")?.attributes);
-            let attributes = WriterAttributes { document: document.clone(), pointer: IN_ZATTRS, value };
-            let owner = if number == 0 { attributes.owner(self.root, &layout)? } else { None };
-            self.views.add(ArrayView { base: format!("{base}{name}/"), document, layout, owner });
-        }
-        Ok(())
-    }
-
-    /// An array of a hierarchy of the draft of 2022, whose documents are all below `meta/root`.
-    fn draft_array(&mut self, central: &CentralMetadata, name: &str) -> Result<()> {
-        let root = self.root;
-        let key = |path: PathBuf| path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-        let file = key(zarr3_draft::array_document(&central.root, name));
-        let Some(document) = self.read(&file)? else { return Ok(()) };
-        let above = match name.rsplit_once('/').unwrap_or(("", name)) {
-            (group, "0") => {
-                let group = central.group(group)?;
-                let document = key(group.document);
-                Some(WriterAttributes { document, pointer: IN_ZARR_JSON, value: group.attributes })
-            }
-            _ => None,
-        };
-        let chunks = key(zarr3_draft::data_folder(&central.root, name)) + "/";
-        self.array(&chunks, file, above.as_ref(), &document, zarr3_draft::sharded_layout)
-    }
+/// What the document of a node of Zarr v3 has for attributes.
+fn zarr3_attributes(key: String, document: &Value) -> WriterAttributes {
+    let value = document.get("attributes").cloned().unwrap_or_default();
+    WriterAttributes { document: key, pointer: NodeFormat::Zarr3.attributes().1, value }
 }
 
 fn list(path: &Path, is_folder: bool) -> Result<Vec<String>> {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, CheckedImage, Severity};
+use crate::format::keys::FRAME_NUMBERS;
 use crate::format::provenance::Provenance;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
@@ -25,7 +26,7 @@ pub(super) struct Books {
 pub(super) fn all(tree: &Tree) -> HashMap<PathBuf, Books> {
     let books = tree.groups.iter().filter_map(|group| {
         let own = Provenance::parse(&group.path, &group.attributes).ok()??;
-        let records = tree.array(&below(&group.name, "records/frame_number"))?;
+        let records = tree.array(&below(&group.name, FRAME_NUMBERS))?;
         Some((records.array.path().to_path_buf(), Books::of(&own)?))
     });
     books.collect()

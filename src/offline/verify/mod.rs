@@ -18,6 +18,7 @@ use super::layers::{Budget, FoundFrames, FoundLayers, groups};
 use super::levels;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::keys::FRAME_NUMBERS;
 use crate::format::layout::product;
 use crate::format::provenance::Provenance;
 use crate::fs::{Lock, look};
@@ -424,7 +425,7 @@ impl<'a> CheckRun<'a> {
 
     /// What is known of the frames of an image: each number at its place, and as many as the writer says.
     fn records(&self, node: &ArrayNode) -> Result<()> {
-        let Some(group) = node.name.strip_suffix("records/frame_number") else { return Ok(()) };
+        let Some(group) = node.name.strip_suffix(FRAME_NUMBERS) else { return Ok(()) };
         let group = self.check.tree.group(group.trim_end_matches('/'));
         let Some(own) = group.and_then(|group| Provenance::parse(&group.path, &group.attributes).ok()?) else {
             return Ok(());
@@ -465,7 +466,7 @@ impl<'a> CheckRun<'a> {
             let what = format!("its shape starts with {}; {extent} hold the frames", node.array.shape()[0]);
             self.check.damage(path, what);
         }
-        let records = below(image.group, "records/frame_number");
+        let records = below(image.group, FRAME_NUMBERS);
         if image.own.level_of.is_some() {
             books::of_level(&self.check, image, path);
         } else if self.check.tree.array(&records).is_none() {

@@ -11,6 +11,7 @@ use super::check::{Check, CheckedImage, Severity, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
+use crate::format::keys::FRAME_NUMBERS;
 use crate::format::slot_header::{self, HEADER_BYTES};
 use crate::fs::look;
 use crate::offline::array::Array;
@@ -119,7 +120,7 @@ impl ShardCheck<'_> {
 
     /// In the records of frames, each number stands at its own place, or a negative one where none came.
     fn frame_numbers(&self, raw: &[u8]) {
-        let is_records = self.array.path().ends_with("records/frame_number");
+        let is_records = self.array.path().ends_with(FRAME_NUMBERS);
         if !is_records || self.array.dtype() != Dtype::I64 || self.position.len() != 1 {
             return;
         }
@@ -171,12 +172,7 @@ impl ShardCheck<'_> {
             self.sums.unread_shards.fetch_add(1, Relaxed);
             return;
         }
-        let (per_file, grid) = (layout.chunks_per_file(), layout.chunk_grid());
-        let within = self.position.iter().zip(per_file).zip(grid).map(|((at, count), all)| {
-            let first = at.saturating_mul(count);
-            all.saturating_sub(first).min(count)
-        });
-        self.sums.unindexed.fetch_add(within.product(), Relaxed);
+        self.sums.unindexed.fetch_add(layout.chunks_of(self.position).1.iter().product(), Relaxed);
     }
 
     /// The chunks that the index names, by their place in the file. Entries that point out of the file are damage.

@@ -13,6 +13,7 @@
 //! | 6 | acquisition, the frames that it lends, the events that it tells of, and the manifest that it leaves |
 //! | 7 | the crate's root, and ffi: the doors |
 
+mod formats;
 mod imports;
 mod methods;
 mod python;
@@ -183,6 +184,24 @@ fn no_files_need_each_other_in_a_circle() {
     }
 }
 
+/// The tool that a module belongs to, by its folder or its file directly below `src/offline`.
+fn tool(module: &str) -> Option<&str> {
+    module.strip_prefix("offline::").and_then(|below| below.split("::").next())
+}
+
+/// What tools share stands below all that need it.
+#[test]
+fn no_tools_need_each_other_in_a_circle() {
+    let sources = sources();
+    let mut tools: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (module, others) in arrows(&sources) {
+        let Some(from) = tool(module) else { continue };
+        tools.entry(from).or_default().extend(others.into_iter().filter_map(tool).filter(|to| *to != from));
+    }
+    let circle = circle(&tools);
+    assert!(circle.is_empty(), "these lead back to themselves:\n{}", circle.join("\n"));
+}
+
 /// Macros that panic where what they write to can't be written.
 const PANICKING_PRINTS: [&str; 5] = ["eprintln!", "println!", "eprint!", "print!", "dbg!"];
 
@@ -285,72 +304,6 @@ fn whoever_knows_the_system_is_found() {
     for source in ["use std::fs;\nfn windows() { x.windows(2) }", "// std::os\nfn f(os: u8) { crate::fs::os() }"] {
         assert!(!knows_the_system(source), "{source}");
     }
-}
-
-/// Where a dialect may be named: by what means bytes, and at the doors.
-const NAMES_DIALECTS: [&str; 3] = ["format", "config", "ffi"];
-
-/// The files outside the format's own folder that may ask whether an array is a volume, and need to: the rest asks for
-/// what the answer stands for (`Rules`, `Layout`).
-const KNOWS_VOLUMES: [&str; 6] = [
-    "config",
-    "plan::dialects",
-    "plan::volume",
-    "offline::hierarchy::central",
-    "offline::repack::design",
-    "offline::store::view",
-];
-
-/// Whether a source names one of the dialects, `Dialect::Zarr3`, whatever it calls the type.
-fn names_dialect(source: &str) -> bool {
-    let is_variant = |name: &str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
-    let tokens = tokens(source);
-    let is_renamed = tokens.windows(2).any(|found| found == ["Dialect", "as"]);
-    is_renamed
-        || tokens
-            .windows(3)
-            .any(|found| found[..2] == ["Dialect", "::"] && (is_variant(found[2]) || ["*", "{"].contains(&found[2])))
-}
-
-/// Whether a source asks if something is a volume.
-fn asks_for_volumes(source: &str) -> bool {
-    let questions: [&[&str]; 4] = [&["Precomputed"], &["numbers_chunks"], &["is_volume"], &[".", "volume", "("]];
-    let tokens = tokens(source);
-    questions.iter().any(|question| tokens.windows(question.len()).any(|found| found == *question))
-}
-
-#[test]
-fn which_dialect_is_which_is_asked_in_one_place() {
-    let sources = sources();
-    let outside = |rooms: &[&str], says: &dyn Fn(&str) -> bool| -> Vec<String> {
-        let is_outside = |module: &str| !rooms.iter().any(|room| is_within(module, room));
-        sources.iter().filter(|(module, source)| is_outside(module) && says(source)).map(|(is, _)| is.clone()).collect()
-    };
-    let named = outside(&NAMES_DIALECTS, &names_dialect);
-    assert!(named.is_empty(), "{named:?} should ask the format's rules, or its layout");
-    let mut asked = outside(&["format"], &asks_for_volumes);
-    asked.retain(|module| !KNOWS_VOLUMES.contains(&module.as_str()));
-    assert!(asked.is_empty(), "{asked:?} should ask for what follows from it, not whether it is a volume");
-}
-
-#[test]
-fn questions_for_the_dialect_are_found() {
-    for source in [
-        "fn f() -> bool { dialect == Dialect::Zarr3 }",
-        "use crate::config::Dialect as D;",
-        "use crate::config::Dialect::*;",
-        "use crate::config::{Dialect::{Zarr2}};",
-        "fn f() { match dialect { crate::Dialect::Zarr2Sharded => {} } }",
-    ] {
-        assert!(names_dialect(source), "{source}");
-    }
-    for source in ["/// [`Dialect::Zarr3`]\nfn f() { Dialect::ALL.len(); Dialect::default() }", "use crate::Dialect;"] {
-        assert!(!names_dialect(source), "{source}");
-    }
-    for source in ["layout.volume().is_none()", "rules(to).numbers_chunks", "Dialect::Precomputed", "it.is_volume()"] {
-        assert!(asks_for_volumes(&format!("fn f() {{ {source} }}")), "{source}");
-    }
-    assert!(!asks_for_volumes("// Precomputed\nfn f() { precomputed::volume(config.volume) }"));
 }
 
 fn small_house(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {

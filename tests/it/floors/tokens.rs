@@ -3,14 +3,26 @@
 
 /// The tokens of a source: names and numbers, `::`, and every other mark by itself.
 pub(super) fn tokens(source: &str) -> Vec<&str> {
-    without_tests(&all(source))
+    let mut found = without_tests(&all(source));
+    found.retain(|token| !token.contains('"'));
+    found
 }
 
+/// The texts in a source, with their quotes.
+pub(super) fn texts(source: &str) -> Vec<&str> {
+    let mut found = without_tests(&all(source));
+    found.retain(|token| token.contains('"'));
+    found
+}
+
+/// All tokens, and all texts in quotes.
 fn all(source: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = source;
     while let Some(first) = rest.chars().next() {
         let length = if let Some(length) = passed_over(rest) {
+            let is_text = ["\"", "r\"", "r#", "b\"", "br", "c\""].iter().any(|start| rest.starts_with(start));
+            found.extend(is_text.then_some(&rest[..length]));
             length
         } else {
             let is_of_name = |c: char| c.is_alphanumeric() || c == '_';

@@ -247,3 +247,20 @@ fn a_chunk_larger_than_its_slot_moves_the_others_together() {
         }
     }
 }
+
+/// Readers open such an array by its path, and the walk for `info` and `verify` finds it.
+#[test]
+fn arrays_in_folders_without_documents_have_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = acquired(folder.path(), &config(Dialect::Zarr3, Placement::Fixed, IndexLocation::End));
+    fs::create_dir(path.join("plain")).unwrap();
+    fs::rename(path.join("0"), path.join("plain/a")).unwrap();
+    for (place, start) in [(&*path, ""), (folder.path(), "run.zarr/")] {
+        let store = Store::open(place).unwrap();
+        let chunk = store.get(&format!("{start}plain/a/c/5/1/1")).unwrap();
+        assert_eq!(chunk.map(|chunk| chunk.len()), Some(4 * 4 + 4), "{}", place.display());
+        let document = store.get(&format!("{start}plain/a/zarr.json")).unwrap().unwrap();
+        let document: Value = serde_json::from_slice(&document).unwrap();
+        assert_eq!(document["chunk_grid"]["configuration"]["chunk_shape"], json!([1, 4, 4]));
+    }
+}

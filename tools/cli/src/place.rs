@@ -22,7 +22,8 @@ pub(crate) fn replaces(output: &Path) -> Failure {
 }
 
 /// Refuses an output in the place of a link that leads nowhere, or behind one: it may lead to a disk that is not there
-/// now. In a file, nothing can be. Devices, pipes and sockets are no outputs either: a rename would take their names from them.
+/// now. In a file, nothing can be. Devices, pipes and sockets are no outputs either: a rename would take their names
+/// from them.
 pub(crate) fn refuse_unusable(output: &Path) -> Result<(), Failure> {
     if let Some(link) = output.ancestors().find(|above| above.is_symlink() && !above.exists()) {
         return Err(Failure::exists(link, "it is a link that leads nowhere: remove it, or choose another path"));

@@ -45,7 +45,8 @@ impl Limit {
                     py.check_signals()?;
                     if self.is_over() {
                         let waited = self.start.elapsed();
-                        return Err(exception(py, &Error::RingFull { frames, on_loan, waiting, in_work, others, waited }));
+                        let full = Error::RingFull { frames, on_loan, waiting, in_work, others, waited };
+                        return Err(exception(py, &full));
                     }
                 }
                 Err(error) => return Err(exception(py, &error)),
