@@ -53,13 +53,24 @@ impl OpenRoot {
         self.parent(path, true).map(drop)
     }
 
-    /// Removes a file, or does nothing where there is none.
+    /// Removes a file, or does nothing where there is none; and the folders around it in which there is nothing else.
     pub(crate) fn remove_file(&self, path: &Path) -> Result<()> {
-        let (folder, name) = self.parent(path, false)?;
-        match unlinkat(folder.as_ref().unwrap_or(&self.folder), name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(refused("remove", path, error)),
+        match self.unlink(path, AtFlags::empty())? {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(refused("remove", path, error)),
         }
+        for folder in path.ancestors().skip(1).take_while(|folder| *folder != self.path) {
+            // Of a folder with something in it, the system says no.
+            if self.unlink(folder, AtFlags::REMOVEDIR)?.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn unlink(&self, path: &Path, flags: AtFlags) -> Result<rustix::io::Result<()>> {
+        let (folder, name) = self.parent(path, false)?;
+        Ok(unlinkat(folder.as_ref().unwrap_or(&self.folder), name, flags))
     }
 
     /// The folder that a file is in, unless it is the dataset's own, and the file's name.
