@@ -90,7 +90,8 @@ typedef struct sw_dim {
     sw_dim_kind kind;
     // 0.
     uint32_t reserved;
-    // Elements. 0 (the first dimension only): as many as arrive.
+    // Elements. 0 (the first dimension only): as many as arrive. A first dimension of a given size ends with its last
+    // frame, too, and the summary has a note of that; the attributes keep what was planned.
     uint64_t size;
     // Chunk length in elements. 0: such that a chunk is about 512 KiB.
     uint64_t chunk;
@@ -1001,10 +1002,10 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // Writing a chunk, or several that waited together, on a thread that is no worker.
 #define SW_STAGE_WRITE 6
 
-// Creating a shard ahead of need.
+// Creating a shard ahead of need. It counts also where no frame needs the shard, and it is removed in the end.
 #define SW_STAGE_PREPARE_SHARD 7
 
-// Closing a shard.
+// Closing a shard, or removing one that no frame needed.
 #define SW_STAGE_CLOSE_SHARD 8
 
 // Syncing an open shard and writing the index of what is in it.
@@ -1074,8 +1075,9 @@ sw_status sw_config_json(const struct sw_config *config, char *text, size_t capa
 // What a configuration will need, before anything is created. `memory` must have its `size` set.
 //
 // Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it, but for what
-// depends on where the image will be: `key`, `manifest`, `plate_acquisition`, `label`, and whether `own_buffers` are
-// another run's. Any thread.
+// depends on where the image will be: `key`, `manifest`, `plate_acquisition`, `label`, whether `own_buffers` are
+// another run's, and whether the system has the memory for `ring_bytes`, without which sw_create returns
+// SW_ERROR_CONFIG. Any thread.
 sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *memory);
 
 // Creates the dataset `path` (a folder, or one file if its name ends in `.ozx`) with one image and starts its
@@ -1129,8 +1131,9 @@ sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
 // workers take less than half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
 //
 // After SW_ERROR_RECORD, SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT,
-// SW_ERROR_HANDLE and SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and
-// all other errors the buffer is the library's again.
+// SW_ERROR_HANDLE and SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. SW_ERROR_FRAME
+// says that it was not this loan, of which nothing has changed. After SW_OK and all other errors the buffer is the
+// library's again.
 //
 // Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
 // number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD for a field that was not
@@ -1192,8 +1195,9 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 // Sets a user attribute of the image to a JSON value. It is in the dataset after the next checkpoint or closed shard,
 // at the latest at the end. Set again, it has the new value.
 //
-// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright",
-// which the writer sets itself; SW_ERROR_ENDED.
+// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", and
+// in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value nested deeper than
+// 64 levels or with a number beyond those of 64 bits; SW_ERROR_ENDED.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
 
 // Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
@@ -1297,8 +1301,9 @@ sw_status sw_on_event(struct sw_acquisition *acquisition,
                       sw_event_fn callback,
                       void *context);
 
-// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. For a
-// program that looks now and then how a run is; SW_OK while all is well.
+// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. After
+// sw_abort it is SW_ABORTED, and the others tell SW_ERROR_ENDED. For a program that looks now and then how a run is;
+// SW_OK while all is well.
 //
 // Errors: those of wrong arguments, and the run's own.
 sw_status sw_first_error(struct sw_acquisition *acquisition);
@@ -1351,8 +1356,8 @@ sw_status sw_close(struct sw_acquisition *acquisition);
 sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_summary *summary);
 
 // Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
-// If no frame was committed, the dataset disappears. A sw_finish that is under way ends sooner. If the run has ended,
-// nothing happens.
+// If no frame was committed, the dataset disappears, also with sw_finish, and one that it was to replace is back. A
+// sw_finish that is under way ends sooner. If the run has ended, nothing happens.
 //
 // It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 // to close.

@@ -26,6 +26,7 @@ use crate::engine::rings::RingSource;
 use crate::engine::{Engine, Listener};
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
+use crate::fs::json as exact;
 use crate::manifest::Manifest;
 use crate::ome;
 use crate::plan::Plan;
@@ -332,8 +333,16 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for `ome` and `shardwright`, which the writer itself sets.
+    /// [`Error::Config`] for `ome` and `shardwright`, and in [`Dialect::Zarr2Sharded`](crate::Dialect) for
+    /// `_ARRAY_DIMENSIONS`, which the writer itself sets; and for a value that is nested deeper than 64 levels.
     pub fn set_attribute(&self, key: &str, value: serde_json::Value) -> Result<()> {
+        self.check()?;
+        self.image.set_attribute(key, exact::as_read(value))
+    }
+
+    /// The same with a value as a document's reader has it.
+    #[cfg(feature = "capi")]
+    pub(crate) fn set_attribute_as_read(&self, key: &str, value: serde_json::Value) -> Result<()> {
         self.check()?;
         self.image.set_attribute(key, value)
     }

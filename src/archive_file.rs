@@ -99,22 +99,22 @@ impl ArchiveFile {
 
     /// Gives the name of an archive to a new one, in one step: at no moment is the name free for others.
     fn in_place_of(path: &Path, overwrite: bool, suffix: &str, uuid: [u8; 16]) -> Result<Self> {
+        let open = open_unfollowed(File::options().read(true).write(overwrite), path);
+        let old = Arc::new(open.map_err(|error| Error::io("open", path, error))?);
+        if !is_dataset(&old).map_err(|error| Error::io("read", path, error))? {
+            let reason = "is a file, but no archive with a zarr.json at its root; it is never overwritten, choose \
+                          another path";
+            return Err(Error::format(path, reason));
+        }
         if !overwrite {
             Lock::look(path)?;
             return Err(Error::Exists { path: path.to_path_buf() });
         }
-        let open = open_unfollowed(File::options().read(true).write(true), path);
-        let old = Arc::new(open.map_err(|error| Error::io("open", path, error))?);
         // Who holds it is the only one who may take its name.
         let lock = Lock::hold_file(&old, path)?;
         let identity = Identity::of(&old).map_err(|error| Error::io("look at", path, error))?;
         if !identity.is_at(path) {
             return Err(Error::Locked { path: path.to_path_buf() });
-        }
-        if !is_dataset(&old).map_err(|error| Error::io("read", path, error))? {
-            let reason = "is a file, but no archive with a zarr.json at its root; it is never overwritten, choose \
-                          another path";
-            return Err(Error::format(path, reason));
         }
         let aside = hidden(path, &format!("replaced-{suffix}"));
         let begun = begin(&aside, path, uuid)?;

@@ -205,6 +205,7 @@ impl Acquisition {
         }
         if !is_empty {
             summary.shape = self.image.shape();
+            summary.notes.extend(self.note_of_early_end(&summary.shape));
             summary.levels = self.levels.summary();
             self.write_manifest(&mut summary);
         }
@@ -227,6 +228,14 @@ impl Acquisition {
             None => Ok(summary),
             Some(error) => Err(Unfinished { summary: Box::new(summary), error }),
         }
+    }
+
+    /// What to say of an array that is shorter than it was to be.
+    fn note_of_early_end(&self, shape: &[u64]) -> Option<String> {
+        // Unbounded, it counts as 0.
+        let (planned, got) = (self.engine.plan.array.layout.shape.first()?, shape.first()?);
+        (got < planned)
+            .then(|| format!("the array ends with its last frame: {got} long in its first dimension, not {planned}"))
     }
 
     /// The last documents could not be written: those that are there may tell of fewer frames than the shards hold.

@@ -17,7 +17,8 @@ use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array, record_block};
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
 use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
-use crate::format::{self, Document, rules, zarr3};
+use crate::format::{self, DIMENSION_NAMES, Document, rules, zarr3};
+use crate::fs::json as exact;
 use crate::geometry::{MAX_OUTER, grid, position};
 use crate::ome;
 use crate::ome::contrast::Contrast;
@@ -317,13 +318,17 @@ impl ImageWriter {
         created.difference(&kept).try_for_each(remove)
     }
 
-    /// Sets a user attribute; the document follows at the next progress.
+    /// Sets a user attribute, as it is read from a document; the document follows at the next progress.
     pub(crate) fn set_attribute(&self, key: &str, value: Value) -> Result<()> {
-        if key.is_empty() || key == "ome" || key == ATTRIBUTE {
-            let reason = match key {
-                "" => "an attribute has a name",
-                _ => "the writer sets this attribute itself; choose another name",
-            };
+        let names = key == DIMENSION_NAMES && rules(self.config.dialect).names_in_attributes;
+        let fault = match key {
+            "" => Some("an attribute has a name".into()),
+            _ if names || key == "ome" || key == ATTRIBUTE => {
+                Some("the writer sets this attribute itself; choose another name".into())
+            }
+            _ => exact::fault_of_attribute(&value),
+        };
+        if let Some(reason) = fault {
             return Err(Error::config("attribute", format_args!("{key:?}"), reason));
         }
         let mut attributes = self.attributes.lock().unpoisoned();

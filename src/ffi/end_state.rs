@@ -78,7 +78,7 @@ impl Ending {
                 Some(Duration::ZERO) if state.outcome.is_some() => break,
                 None => self.ended.wait(state).unpoisoned(),
                 Some(Duration::ZERO) => {
-                    return refuse!(SW_TIMEOUT, "the run is not over after {:?}; it goes on ending", start.elapsed());
+                    return refuse!(SW_TIMEOUT, "the run is not over yet; it goes on ending");
                 }
                 Some(left) => self.ended.wait_timeout(state, left).unpoisoned().0,
             };

@@ -165,8 +165,8 @@ pub unsafe extern "C" fn sw_finish(
 }
 
 /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
-/// If no frame was committed, the dataset disappears. A sw_finish that is under way ends sooner. If the run has ended,
-/// nothing happens.
+/// If no frame was committed, the dataset disappears, also with sw_finish, and one that it was to replace is back. A
+/// sw_finish that is under way ends sooner. If the run has ended, nothing happens.
 ///
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 /// to close.

@@ -156,7 +156,11 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
     /// Whether there is room for one more. Only a look: another thread may be faster.
     pub(super) fn check_room(&self) -> Outcome<()> {
         let full = self.places.iter().all(|place| phase(place.state.load(Ordering::Relaxed)) != FREE);
-        if full { refuse!(SW_ERROR_TOO_MANY, "{N} {}s exist; free one first", self.name) } else { Ok(()) }
+        if full {
+            refuse!(SW_ERROR_TOO_MANY, "there can be {N} {}s at a time; free one first, or ask for fewer", self.name)
+        } else {
+            Ok(())
+        }
     }
 
     /// Keeps an object; the result is its handle.
@@ -181,7 +185,7 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
                 }
             }
         }
-        refuse!(SW_ERROR_TOO_MANY, "{N} {}s exist; free one first", self.name)
+        refuse!(SW_ERROR_TOO_MANY, "there can be {N} {}s at a time; free one first, or ask for fewer", self.name)
     }
 
     /// Uses the object of a handle.

@@ -75,8 +75,9 @@ unsafe extern "C" {
 /// What a configuration will need, before anything is created. `memory` must have its `size` set.
 ///
 /// Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it, but for what
-/// depends on where the image will be: `key`, `manifest`, `plate_acquisition`, `label`, and whether `own_buffers` are
-/// another run's. Any thread.
+/// depends on where the image will be: `key`, `manifest`, `plate_acquisition`, `label`, whether `own_buffers` are
+/// another run's, and whether the system has the memory for `ring_bytes`, without which sw_create returns
+/// SW_ERROR_CONFIG. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut sw_memory) -> sw_status {
     boundary(|| {

@@ -62,9 +62,9 @@ pub const SW_STAGE_ENCODE: sw_stage = 4;
 pub const SW_STAGE_STORE: sw_stage = 5;
 /// Writing a chunk, or several that waited together, on a thread that is no worker.
 pub const SW_STAGE_WRITE: sw_stage = 6;
-/// Creating a shard ahead of need.
+/// Creating a shard ahead of need. It counts also where no frame needs the shard, and it is removed in the end.
 pub const SW_STAGE_PREPARE_SHARD: sw_stage = 7;
-/// Closing a shard.
+/// Closing a shard, or removing one that no frame needed.
 pub const SW_STAGE_CLOSE_SHARD: sw_stage = 8;
 /// Syncing an open shard and writing the index of what is in it.
 pub const SW_STAGE_CHECKPOINT: sw_stage = 9;
@@ -179,8 +179,9 @@ impl From<&Summary> for sw_summary {
     }
 }
 
-/// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. For a
-/// program that looks now and then how a run is; SW_OK while all is well.
+/// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. After
+/// sw_abort it is SW_ABORTED, and the others tell SW_ERROR_ENDED. For a program that looks now and then how a run is;
+/// SW_OK while all is well.
 ///
 /// Errors: those of wrong arguments, and the run's own.
 #[unsafe(no_mangle)]

@@ -225,8 +225,9 @@ pub unsafe extern "C" fn sw_acquire_buffer(
 /// workers take less than half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
 ///
 /// After SW_ERROR_RECORD, SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT,
-/// SW_ERROR_HANDLE and SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and
-/// all other errors the buffer is the library's again.
+/// SW_ERROR_HANDLE and SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. SW_ERROR_FRAME
+/// says that it was not this loan, of which nothing has changed. After SW_OK and all other errors the buffer is the
+/// library's again.
 ///
 /// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
 /// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD for a field that was not
@@ -384,8 +385,9 @@ pub unsafe extern "C" fn sw_append(
 /// Sets a user attribute of the image to a JSON value. It is in the dataset after the next checkpoint or closed shard,
 /// at the latest at the end. Set again, it has the new value.
 ///
-/// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright",
-/// which the writer sets itself; SW_ERROR_ENDED.
+/// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", and
+/// in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value nested deeper than
+/// 64 levels or with a number beyond those of 64 bits; SW_ERROR_ENDED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_set_attribute(
     acquisition: *mut sw_acquisition,
@@ -401,6 +403,6 @@ pub unsafe extern "C" fn sw_set_attribute(
         if let Some((_, token)) = exact::beyond_json(&value) {
             return refuse!(SW_ERROR_ARGUMENT, "the value of {key:?} is not JSON, which has no {token}");
         }
-        Ok(run.running()?.set_attribute(key, value)?)
+        Ok(run.running()?.set_attribute_as_read(key, value)?)
     })
 }

@@ -43,9 +43,9 @@ pub(crate) mod zip;
 use serde_json::{Value, json};
 
 use crate::config::Dialect;
-pub(crate) use document::Document;
 #[cfg(feature = "offline")]
-pub(crate) use document::{DIMENSION_NAMES, named};
+pub(crate) use document::named;
+pub(crate) use document::{DIMENSION_NAMES, Document};
 pub(crate) use image::ImageDescription;
 use layout::Layout;
 pub(crate) use metadata::Metadata;

@@ -44,6 +44,8 @@ pub(crate) struct Rules {
     pub(crate) checksums: bool,
     /// The types of a frame's pixels that it lacks.
     pub(crate) lacks: &'static [Dtype],
+    /// The names of an array's dimensions are one of its attributes, as xarray has them.
+    pub(crate) names_in_attributes: bool,
     /// Elements may be other than the numbers that cameras give.
     pub(crate) other_elements: bool,
     /// Elements may be bytes of which nothing else is known.
@@ -88,6 +90,7 @@ const ZARR3: Rules = Rules {
     compressors: None,
     checksums: true,
     lacks: &[],
+    names_in_attributes: false,
     other_elements: true,
     raw_elements: true,
     fill_values: true,
@@ -119,6 +122,7 @@ const ZARR2: Rules = Rules {
     ome_versions: &[OmeVersion::V0_4],
     checksums: false,
     undefined_fill: true,
+    names_in_attributes: true,
     free_fields: &["shape"],
     ..ZARR3
 };

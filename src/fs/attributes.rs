@@ -34,6 +34,28 @@ pub(crate) fn keep_all(new: &Path, old: &Path) -> io::Result<()> {
     keep_below(new, Some(old), &fs::metadata(old)?)
 }
 
+/// Gives a new folder, and all that is in it, the owner of `like`, a folder of the same kind. Its folders get the mode
+/// of `like`, its files that of `document`, a file in it. What extended attributes say is of other bytes.
+pub(crate) fn belong(new: &Path, like: &Path, document: &Path) -> io::Result<()> {
+    belong_below(new, &fs::metadata(like)?, &fs::metadata(document)?)
+}
+
+fn belong_below(new: &Path, folder: &Metadata, file: &Metadata) -> io::Result<()> {
+    let kind = fs::symlink_metadata(new)?.file_type();
+    if kind.is_symlink() {
+        return Ok(());
+    }
+    let was = if kind.is_dir() { folder } else { file };
+    keep_owner(new, was);
+    fs::set_permissions(new, was.permissions())?;
+    if kind.is_dir() {
+        for entry in fs::read_dir(new)? {
+            belong_below(&entry?.path(), folder, file)?;
+        }
+    }
+    Ok(())
+}
+
 /// `old`: the folder that was there; `around`: it, or the nearest one above.
 fn keep_below(new: &Path, old: Option<&Path>, around: &Metadata) -> io::Result<()> {
     for entry in fs::read_dir(new)? {

@@ -123,6 +123,43 @@ pub(crate) fn beyond_json(document: &Value) -> Option<(String, &str)> {
     }
 }
 
+/// How deep the value of an attribute may be nested: around it are the levels of a document, and those of the
+/// consolidated metadata that repeat it.
+const ATTRIBUTE_DEPTH_MAX: usize = 64;
+
+/// What is wrong with the value of an attribute that readers shall find in a document.
+pub(crate) fn fault_of_attribute(value: &Value) -> Option<String> {
+    fn fault_within(value: &Value, depth: usize) -> Option<String> {
+        if depth > ATTRIBUTE_DEPTH_MAX {
+            return Some(format!("its value is nested deeper than {ATTRIBUTE_DEPTH_MAX} levels, which readers refuse"));
+        }
+        match value {
+            Value::String(text) => {
+                let token = text.strip_prefix('\0').filter(|token| is_huge(token))?;
+                Some(format!("{token} is beyond the numbers of 64 bits, and no reader knows it"))
+            }
+            Value::Array(values) => values.iter().find_map(|value| fault_within(value, depth + 1)),
+            Value::Object(values) => values.values().find_map(|value| fault_within(value, depth + 1)),
+            _ => None,
+        }
+    }
+    fault_within(value, 0)
+}
+
+/// The value as [`parse`] would have read it: its strings are no tokens.
+pub(crate) fn as_read(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.starts_with('\0') => Value::String(format!("\0{text}")),
+        Value::Array(values) => Value::Array(values.into_iter().map(as_read).collect()),
+        Value::Object(values) => values.into_iter().map(|(key, value)| (as_key(key), as_read(value))).collect(),
+        other => other,
+    }
+}
+
+fn as_key(key: String) -> String {
+    if key.starts_with('\0') { format!("\0{key}") } else { key }
+}
+
 /// The document with strings for such tokens; `None` where there are none, and no strings that begin like these.
 fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out: Option<Vec<u8>> = None;

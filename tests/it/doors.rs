@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::common::child::in_child;
-use shardwright::offline::Array;
+use serde_json::{Value, json};
+use shardwright::offline::{Array, Verify, VerifyOptions};
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, Error, ErrorKind, Memory, Record, RecordField,
-    StorageKind,
+    Acquisition, Codec, Compressor, Config, Dataset, Dialect, Dim, Dtype, Error, ErrorKind, Memory, Record,
+    RecordField, StorageKind,
 };
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record as Values};
@@ -205,4 +206,32 @@ fn child_tells_its_course() {
     });
     let text = log.0.lock().unwrap().clone();
     assert!(!text.contains("ERROR") && text.contains("WARN message=the acquisition was aborted"), "{text}");
+}
+
+#[test]
+fn attributes_come_back_as_they_were_set_or_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let dialect = Dialect::Zarr2Sharded;
+    let config = Config {
+        dialect,
+        index_checksum: false,
+        codec: Codec { compressor: Compressor::None, checksum: false },
+        ..config(16, 16)
+    };
+    let acquisition = Acquisition::create(folder.path().join("run2.zarr"), config).unwrap();
+    assert!(acquisition.set_attribute("_ARRAY_DIMENSIONS", "x".into()).is_err());
+    let acquisition = Acquisition::create(&path, config(16, 16)).unwrap();
+    let nested = |levels: usize| (0..levels).fold(Value::from(1), |value, _| Value::Array(vec![value]));
+    let deep = acquisition.set_attribute("deep", nested(65)).unwrap_err().to_string();
+    assert!(deep.contains("nested deeper than 64 levels"), "{deep}");
+    let own = json!({"\0-0": ["\0-0", "\0NaN", "\0\0", "a\0"], "deep": nested(63)});
+    acquisition.set_attribute("own", own.clone()).unwrap();
+    let _ = acquisition.append(&[1; 512]).unwrap();
+    acquisition.finish().unwrap();
+    let document: Value = serde_json::from_slice(&std::fs::read(path.join("zarr.json")).unwrap()).unwrap();
+    assert_eq!(document["attributes"]["own"], own);
+    assert!(Array::open(path.join("0")).is_ok());
+    let notes = Verify::new(&path, &VerifyOptions::default()).unwrap().run().unwrap();
+    assert!(notes.is_sound(), "{notes:?}");
 }

@@ -236,6 +236,16 @@ def test_attributes_come_out_as_they_went_in(tool, tmp_path):
     assert [file.stat().st_mode & 0o777 for file in files] == [0o640] * 2
 
 
+def test_consolidated_metadata_of_zarr2_come_back_with_the_mode_of_the_group(tool, tmp_path):
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
+    root.create_array("0", data=pixels(), chunks=(2, 16, 16))
+    zarr.consolidate_metadata(tmp_path / "a.zarr")
+    for name in [".zgroup", ".zmetadata"]:
+        os.chmod(tmp_path / "a.zarr" / name, 0o640)
+    tool("repack", tmp_path / "a.zarr", "--dialect", "zarr2", "--codec", "gzip", "--unsharded")
+    assert (tmp_path / "a.zarr/.zmetadata").stat().st_mode & 0o7777 == 0o640
+
+
 def test_an_export_of_what_is_not_there_yet_says_so(command, tool, tmp_path):
     run = [command, "replay", "synthetic", tmp_path / "a.zarr", "--camera", "64x64xu16@20", "--frames", "200", "-q"]
     process = subprocess.Popen(run)

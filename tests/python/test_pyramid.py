@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -454,3 +455,18 @@ def test_a_link_in_the_place_of_a_level_is_not_followed(told, replay, tmp_path):
     (path / "1").symlink_to(aside)
     assert "it is no level" in told("pyramid", path, "--overwrite", code=1)["error"]["message"]
     assert (aside / "mine.txt").read_text() == "mine" and len(list(aside.iterdir())) == 1
+
+
+def test_levels_belong_to_whom_the_image_belongs_to(pyramid, tmp_path):
+    path = ome_image(tmp_path / "i.zarr", noise((600, 700), "u2"), (64, 64), (256, 256), axes="yx")
+    owner = 12345 if os.geteuid() == 0 else os.geteuid()
+    for file in [path / "0", *(path / "0").rglob("*")]:
+        os.chown(file, owner, -1)
+        file.chmod(0o2750 if file.is_dir() else 0o640)
+    (level,) = pyramid(path, "--levels", 1)["levels"]
+    made = [path / level["path"], *(path / level["path"]).rglob("*")]
+    assert sum(file.is_file() for file in made) > 3
+    assert {(file.is_dir(), file.stat().st_mode & 0o7777, file.stat().st_uid) for file in made} == {
+        (True, 0o2750, owner),
+        (False, 0o640, owner),
+    }

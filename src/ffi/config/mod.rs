@@ -269,7 +269,8 @@ pub struct sw_dim {
     pub kind: sw_dim_kind,
     /// 0.
     pub reserved: u32,
-    /// Elements. 0 (the first dimension only): as many as arrive.
+    /// Elements. 0 (the first dimension only): as many as arrive. A first dimension of a given size ends with its last
+    /// frame, too, and the summary has a note of that; the attributes keep what was planned.
     pub size: u64,
     /// Chunk length in elements. 0: such that a chunk is about 512 KiB.
     pub chunk: u64,

@@ -26,7 +26,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
 use crate::format::provenance::is_unfinished;
 use crate::format::{self, Metadata, zarr3};
-use crate::fs::{self as os, Lock, document, links, look};
+use crate::fs::{self as os, Lock, attributes, document, links, look};
 use crate::offline::array::Array;
 use crate::offline::halving::Halving;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
@@ -210,8 +210,10 @@ impl Pyramid {
             self.counters.done.fetch_add(bytes_of(metadata).saturating_sub(pixels), Relaxed);
             let made = |_, outcome| totals.lock().unpoisoned().add(outcome);
             self.lanes(&change, todo.len())?.make(&[&change], &todo, &self.counters, made)?;
-            let file = Staging::place(&self.staging, &told.path).join(zarr3::DOCUMENT);
-            documents::put_for(&file, document, self.image.finest.document())?;
+            let (place, finest) = (Staging::place(&self.staging, &told.path), &self.image.finest);
+            documents::put(&place.join(zarr3::DOCUMENT), document)?;
+            attributes::belong(&place, finest.folder(), finest.document())
+                .map_err(|error| Error::io("set the modes and owners below", place, error))?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::consolidated::{self, OF_ZARR2};
 use crate::format::keys::is_below;
 use crate::format::{zarr2, zarr3};
-use crate::fs::{Lock, document, look};
+use crate::fs::{Lock, attributes, document, look};
 use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::hierarchy::{ABOVE_MAX, groups_around, has_all_above, has_node};
 
@@ -107,6 +107,8 @@ impl Consolidated {
                 if let (Some(mut consolidated), false) = (aside.shift_remove(name), file.exists()) {
                     refresh_zarr2(folder, &mut consolidated)?;
                     put(&file, &consolidated)?;
+                    // The one before it is gone; the group's own document is its like.
+                    let _ = attributes::keep(&file, &folder.join(zarr2::GROUP));
                 }
                 continue;
             };

@@ -283,6 +283,7 @@ static void wrong_frames(void) {
     WRONG(SW_ERROR_ARGUMENT, sw_set_attribute(acquisition, "a", "{not json"));
     WRONG(SW_ERROR_ARGUMENT, sw_set_attribute(acquisition, "\xff", "1"));
     WRONG(SW_ERROR_CONFIG, sw_set_attribute(acquisition, "ome", "1"));
+    WRONG(SW_ERROR_CONFIG, sw_set_attribute(acquisition, "gain", "[1e999]"));
     WRONG(SW_ERROR_NULL, sw_on_shard_closed(acquisition, NULL, NULL));
 
     sw_stats stats = {.size = 4};
