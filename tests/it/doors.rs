@@ -213,13 +213,13 @@ fn attributes_come_back_as_they_were_set_or_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");
     let dialect = Dialect::Zarr2Sharded;
-    let config = Config {
+    let sharded = Config {
         dialect,
         index_checksum: false,
         codec: Codec { compressor: Compressor::None, checksum: false },
         ..config(16, 16)
     };
-    let acquisition = Acquisition::create(folder.path().join("run2.zarr"), config).unwrap();
+    let acquisition = Acquisition::create(folder.path().join("run2.zarr"), sharded).unwrap();
     assert!(acquisition.set_attribute("_ARRAY_DIMENSIONS", "x".into()).is_err());
     let acquisition = Acquisition::create(&path, config(16, 16)).unwrap();
     let nested = |levels: usize| (0..levels).fold(Value::from(1), |value, _| Value::Array(vec![value]));
