@@ -37,10 +37,13 @@ impl RecordPlan {
     }
 }
 
+/// It is the name of a folder, for which file systems have 255 bytes, also with what hidden names begin and end with.
+const NAME_BYTES_MAX: usize = 200;
+
 fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || name.starts_with("__") || !name.chars().all(plain) {
-        let reason = "letters, digits, _ and - are possible, not starting with __, which Zarr reserves";
+    if name.is_empty() || name.starts_with("__") || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
+        let reason = "1 to 200 letters, digits, _ and - are possible, not starting with __, which Zarr reserves";
         return Err(Error::config("record_fields.name", format_args!("{name:?}"), reason));
     }
     if earlier.iter().any(|field| field.name == name) {

@@ -235,3 +235,17 @@ fn attributes_come_back_as_they_were_set_or_are_refused() {
     let notes = Verify::new(&path, &VerifyOptions::default()).unwrap().run().unwrap();
     assert!(notes.is_sound(), "{notes:?}");
 }
+
+#[test]
+fn names_that_no_file_system_takes_are_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    for (length, is_possible) in [(200, true), (201, false)] {
+        let record_fields = vec![RecordField { name: "a".repeat(length), dtype: Dtype::F64 }];
+        let made = Acquisition::create(&path, Config { record_fields, overwrite: true, ..config(16, 16) });
+        assert_eq!(made.is_ok(), is_possible);
+        assert!(is_possible || matches!(made, Err(Error::Config { field: "record_fields.name", .. })));
+        let dataset = Dataset::create(folder.path().join(format!("set-{length}"))).unwrap();
+        assert_eq!(dataset.acquisition(&"a".repeat(length), config(16, 16)).is_ok(), is_possible);
+    }
+}
