@@ -464,3 +464,19 @@ fn a_panic_in_a_worker_costs_one_chunk() {
         }
     });
 }
+
+#[test]
+fn an_array_that_ends_before_its_plan_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for (planned, is_told) in [(Some(10), true), (Some(3), false), (None, false)] {
+        let path = folder.path().join(format!("{planned:?}.zarr"));
+        let acquisition = Acquisition::create(&path, tiny(planned, 16)).unwrap();
+        for number in 0..3 {
+            assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1);
+        }
+        let summary = acquisition.finish().unwrap();
+        let note = "the array ends with its last frame: 3 long in its first dimension, not 10";
+        assert_eq!((summary.shape[0], summary.frames_missing), (3, 0));
+        assert_eq!(summary.notes.iter().any(|told| told == note), is_told, "{planned:?}: {:?}", summary.notes);
+    }
+}
