@@ -1,6 +1,7 @@
 //! Which levels an image gets, be it while frames come or afterwards.
 
 use super::grid::PixelGrid;
+use super::units::{self, Length};
 use crate::config::{Depth, Downsampling};
 
 /// Without a number of levels, y and x have so many pixels at most in the last one.
@@ -22,14 +23,31 @@ impl Level {
     }
 }
 
-/// The levels of an image of `shape`, the finest first. `has_depth`: the last dimension but two is of space. A length
-/// without an end is `u64::MAX`.
-pub(crate) fn levels(shape: &[u64], grid: &PixelGrid, has_depth: bool, wish: &Downsampling) -> Vec<Level> {
+/// How far pixels are apart in z, y and x, in numbers that can be compared.
+pub(crate) type Distances = [f64; 3];
+
+/// The same of an image with these distances, where they matter.
+///
+/// # Errors
+///
+/// Why z can't be halved as wished, and what could be.
+pub(crate) fn distances(lengths: &[Length; 3], wish: &Downsampling) -> Result<Distances, String> {
+    if wish.depth != Depth::Auto {
+        return Ok([1.0; 3]);
+    }
+    units::comparable(lengths).map_err(|units| {
+        format!("z, y and x are in units that can't be compared ({units}); say never or always in place of auto")
+    })
+}
+
+/// The levels of an image of `shape`, the finest first. `depth`: of an image whose last dimension but two is of space,
+/// how far its pixels are apart. A length without an end is `u64::MAX`.
+pub(crate) fn levels(shape: &[u64], grid: &PixelGrid, depth: Option<Distances>, wish: &Downsampling) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut shape = shape.to_vec();
     let mut factors = vec![1; shape.len()];
     while levels.len() < wish.levels.unwrap_or(usize::MAX) {
-        let steps = steps(&shape, grid, &factors, has_depth, wish);
+        let steps = steps(&shape, &factors, depth, wish);
         let is_small = shape.iter().rev().take(2).all(|length| *length <= SMALL);
         if steps.iter().all(|step| *step == 1) || (wish.levels.is_none() && is_small) {
             break;
@@ -45,20 +63,22 @@ pub(crate) fn levels(shape: &[u64], grid: &PixelGrid, has_depth: bool, wish: &Do
 }
 
 /// By what each dimension of a level is halved, or not.
-fn steps(shape: &[u64], grid: &PixelGrid, factors: &[u64], has_depth: bool, wish: &Downsampling) -> Vec<u64> {
+fn steps(shape: &[u64], factors: &[u64], depth: Option<Distances>, wish: &Downsampling) -> Vec<u64> {
     let dims = shape.len();
-    let distance = |dim: usize| grid.scale[dim] * factors[dim] as f64;
     let mut steps = vec![1; dims];
     for (dim, _) in [(dims - 2, wish.y), (dims - 1, wish.x)].into_iter().filter(|(_, is_halved)| *is_halved) {
         steps[dim] = shape[dim].clamp(1, 2);
     }
-    let is_halved = match wish.depth {
-        Depth::Never => false,
-        Depth::Always => true,
-        Depth::Auto => has_depth && distance(dims - 3) <= distance(dims - 2).max(distance(dims - 1)),
-    };
-    if has_depth && is_halved {
-        steps[dims - 3] = shape[dims - 3].clamp(1, 2);
+    if let Some(distances) = depth {
+        let [z, y, x] = std::array::from_fn(|dim| distances[dim] * factors[dims - 3 + dim] as f64);
+        let is_halved = match wish.depth {
+            Depth::Never => false,
+            Depth::Always => true,
+            Depth::Auto => z <= y.max(x),
+        };
+        if is_halved {
+            steps[dims - 3] = shape[dims - 3].clamp(1, 2);
+        }
     }
     steps
 }
@@ -69,7 +89,10 @@ mod tests {
 
     fn shapes(shape: &[u64], wish: &Downsampling) -> Vec<Vec<u64>> {
         let grid = PixelGrid { scale: vec![1.0; shape.len()], translation: None };
-        levels(shape, &grid, true, wish).into_iter().map(|level| level.shape).collect()
+        levels(shape, &grid, Some([1.0; 3]).filter(|_| shape.len() > 2), wish)
+            .into_iter()
+            .map(|level| level.shape)
+            .collect()
     }
 
     #[test]

@@ -105,6 +105,17 @@ impl<'a> Multiscale<'a> {
         place().map_err(|way| format!("level {:?} is placed by {way}", level.path().unwrap_or_default()))
     }
 
+    /// The same in two: by what is said of the level, and by what is said of all levels and comes after that.
+    ///
+    /// # Errors
+    ///
+    /// As [`place`](Self::place).
+    pub(crate) fn place_in_two(self, level: Dataset<'_>) -> Result<(PixelGrid, PixelGrid), String> {
+        self.place(level)?;
+        let compose = |ways| placement::compose(&placement::in_order(ways), self.axes().len());
+        Ok((compose(self.ways_of_one(level)?)?, compose(self.ways_of_all().collect())?))
+    }
+
     /// Whether it is said where the pixels of a level are.
     pub(crate) fn is_placed(self, level: Dataset<'_>) -> bool {
         self.ways(level).map_or(true, |ways| !ways.is_empty())
@@ -115,10 +126,27 @@ impl<'a> Multiscale<'a> {
     where
         'a: 'b,
     {
+        Ok(self.ways_of_one(level)?.into_iter().chain(self.ways_of_all()).collect())
+    }
+
+    /// Those of all levels that name no systems: they come after what is said of one level.
+    fn ways_of_all(self) -> impl Iterator<Item = &'a Value> {
+        list(self.0, TRANSFORMATIONS).iter().filter(|way| way["input"].is_null() && way["output"].is_null())
+    }
+
+    /// Those that lead from the elements of a level on, from system to system.
+    fn ways_of_one<'b>(self, level: Dataset<'b>) -> Result<Vec<&'b Value>, String>
+    where
+        'a: 'b,
+    {
         let mut ways = self.own_ways(level);
         let of_all = list(self.0, TRANSFORMATIONS);
         if let Some(output) = self.output() {
             let wanted = system_name(&output);
+            let input = ways.first().and_then(|way| way["input"]["path"].as_str());
+            if let Some(other) = input.filter(|path| Some(*path) != level.path()) {
+                return Err(format!("a transformation that begins at the array {other:?}"));
+            }
             for pair in ways.windows(2) {
                 let (here, next) = (system_name(&pair[0]["output"]), system_name(&pair[1]["input"]));
                 if !pair[1]["input"].is_null() && here != next {
@@ -136,8 +164,6 @@ impl<'a> Multiscale<'a> {
                 }
             }
         }
-        // What names no systems comes after what is said of one level.
-        ways.extend(of_all.iter().filter(|way| way["input"].is_null() && way["output"].is_null()));
         Ok(ways)
     }
 

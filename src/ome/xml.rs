@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use super::units::{length_symbol, time_symbol};
 use super::{CHANNEL_ELEMENTS_MAX, rgb};
 use crate::config::{Config, Dim, DimKind};
 use crate::dtype::Dtype;
@@ -155,44 +156,6 @@ pub(crate) fn unknown_units(dims: &[Dim]) -> Vec<String> {
         })
     };
     dims.iter().filter_map(note).collect()
-}
-
-/// The symbol of a UDUNITS-2 length in the schema's `UnitsLength`.
-fn length_symbol(unit: &str) -> Option<String> {
-    let symbol = match unit {
-        "angstrom" => "Å",
-        "inch" => "in",
-        "foot" => "ft",
-        "yard" => "yd",
-        "mile" => "mi",
-        "parsec" => "pc",
-        _ => return prefixed(unit, "meter", "m"),
-    };
-    Some(symbol.to_owned())
-}
-
-/// The symbol of a UDUNITS-2 time in the schema's `UnitsTime`.
-fn time_symbol(unit: &str) -> Option<String> {
-    let symbol = match unit {
-        "minute" => "min",
-        "hour" => "h",
-        "day" => "d",
-        _ => return prefixed(unit, "second", "s"),
-    };
-    Some(symbol.to_owned())
-}
-
-/// The symbol of a unit that is `base`, alone or with a metric prefix.
-fn prefixed(unit: &str, base: &str, symbol: &str) -> Option<String> {
-    const NAMES: [&str; 21] = [
-        "", "yotta", "zetta", "exa", "peta", "tera", "giga", "mega", "kilo", "hecto", "deca", "deci", "centi", "milli",
-        "micro", "nano", "pico", "femto", "atto", "zepto", "yocto",
-    ];
-    const SYMBOLS: [&str; 21] =
-        ["", "Y", "Z", "E", "P", "T", "G", "M", "k", "h", "da", "d", "c", "m", "µ", "n", "p", "f", "a", "z", "y"];
-    let prefix = unit.strip_suffix(base)?;
-    let at = NAMES.iter().position(|name| *name == prefix)?;
-    Some(format!("{}{symbol}", SYMBOLS[at]))
 }
 
 /// Text for an XML attribute. Characters that XML 1.0 can't hold at all become U+FFFD.

@@ -11,6 +11,7 @@ use crate::geometry::Order;
 use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::levels::Level;
+use crate::ome::units::Length;
 use crate::pixels::Orientation;
 
 /// Beyond the window, so many buffers are free.
@@ -25,11 +26,15 @@ pub(super) fn levels(config: &Config, layout: &Layout, span: u64) -> Result<Vec<
     let Some(wish) = &config.pyramid else { return Ok(Vec::new()) };
     check(config, wish)?;
     let shape: Vec<u64> = config.dims.iter().map(|dim| dim.size.unwrap_or(u64::MAX)).collect();
-    let is_space = |back: usize| {
-        let dim = config.dims.len().checked_sub(back).and_then(|at| config.dims.get(at));
-        dim.is_some_and(|dim| dim.kind == DimKind::Space)
+    let length = |dim: &Dim| Length { number: dim.scale, unit: dim.unit.clone().filter(|unit| !unit.is_empty()) };
+    let depth = match config.dims.last_chunk::<3>() {
+        Some(dims) if dims[0].kind == DimKind::Space => {
+            let distances = ome::levels::distances(&dims.each_ref().map(length), wish);
+            Some(distances.map_err(|reason| Error::config("pyramid.depth", wish.depth, reason))?)
+        }
+        _ => None,
     };
-    let levels = ome::levels::levels(&shape, &PixelGrid::of_dims(&config.dims), is_space(3), wish);
+    let levels = ome::levels::levels(&shape, &PixelGrid::of_dims(&config.dims), depth, wish);
     Ok(levels.into_iter().map(|level| (level.clone(), of_level(config, layout, span, &level))).collect())
 }
 

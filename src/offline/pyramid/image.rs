@@ -16,7 +16,8 @@ use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{self, NodeKind};
 use crate::ome::grid::PixelGrid;
 use crate::ome::levels;
-use crate::ome::multiscales::{self, AxisEntry, Multiscale};
+use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
+use crate::ome::units::Length;
 
 /// Images that an error message names.
 const NAMES_MAX: usize = 20;
@@ -30,10 +31,15 @@ pub(super) struct MultiscaleImage {
     pub(super) finest: Array,
     /// The paths of its arrays, as its document has them.
     pub(super) datasets: Vec<String>,
+    /// Paths that other images of the same document name.
+    pub(super) others: Vec<String>,
     grid: PixelGrid,
+    /// Where what is said of all levels leads to from there. It goes on to be said of them.
+    beyond: PixelGrid,
     /// Of 0.6, how levels name the coordinate system that they are placed in.
     output: Option<Value>,
-    has_depth: bool,
+    /// How far pixels are apart in z, y and x, if the image has z.
+    depth: Option<[Length; 3]>,
 }
 
 /// One level to be made: what it is, and what it is to level 0 and to the level before.
@@ -51,8 +57,8 @@ impl MultiscaleImage {
     /// The image at `path`, or the only one below.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let document = group(path)?;
-        if let Some(image) = first_image(&document) {
-            return Self::open(path, String::new(), image);
+        if first_image(&document).is_some() {
+            return Self::open(path, String::new(), &document);
         }
         let mut found = Vec::new();
         for node in walk::nodes(path)? {
@@ -64,12 +70,8 @@ impl MultiscaleImage {
                 }
             }
         }
-        if let [(node, document)] = &found[..]
-            && let Some(image) = first_image(document)
-        {
-            return Self::open(&node.path, node.name.clone(), image);
-        }
         match &found[..] {
+            [(node, document)] => Self::open(&node.path, node.name.clone(), document),
             [] => Err(Error::not_found(path, "holds no image of OME-Zarr 0.5 or 0.6 in Zarr v3")),
             several => {
                 let names: Vec<_> =
@@ -80,14 +82,19 @@ impl MultiscaleImage {
         }
     }
 
-    fn open(root: &Path, name: String, image: Multiscale<'_>) -> Result<Self> {
+    fn open(root: &Path, name: String, document: &Value) -> Result<Self> {
         let refused = |reason: String| Err(Error::format(root, reason));
-        let datasets: Option<Vec<String>> = image.levels().map(|level| level.path().map(str::to_owned)).collect();
-        let (Some(datasets), Some(level)) = (datasets, image.levels().next()) else {
+        let mut images = multiscales::images(&document["attributes"]["ome"]);
+        let listed = images.next().and_then(|image| {
+            let paths: Option<Vec<String>> = image.levels().map(|level| level.path().map(str::to_owned)).collect();
+            Some((image, image.levels().next()?, paths?))
+        });
+        let Some((image, level, datasets)) = listed else {
             return refused("its multiscales have no datasets with paths".to_owned());
         };
-        if let Some(path) = datasets.iter().find(|path| !is_below(path)) {
-            return refused(format!("names a dataset {path:?} that is not below it"));
+        let others = images.flat_map(|image| image.levels().filter_map(Dataset::path)).map(str::to_owned).collect();
+        if !is_below(&datasets[0]) {
+            return refused(format!("names a dataset {:?} that is not below it", datasets[0]));
         }
         let finest = root.join(&datasets[0]);
         let finest = match Array::open_exactly(&finest)? {
@@ -116,19 +123,32 @@ impl MultiscaleImage {
             let reason = format!("its {reason}; levels are made where a scale and a translation of each axis place it");
             Error::format(root, Refusal::Unsupported(reason))
         };
-        let grid = image.place(level).map_err(unplaced)?;
+        let (grid, beyond) = image.place_in_two(level).map_err(unplaced)?;
+        let scale = grid.then(&beyond).scale;
+        let of_space = if is_space(3) { 3 } else { 2 };
+        if let Some(number) = scale[dims - of_space..].iter().find(|number| **number <= 0.0) {
+            return refused(format!("its level 0 has a scale of {number} in space; expected positive numbers"));
+        }
+        let length = |dim: usize| Length { number: scale[dim], unit: axes[dim].unit.map(str::to_owned) };
+        let depth = is_space(3).then(|| [dims - 3, dims - 2, dims - 1].map(length));
         let output = image.output();
-        Ok(Self { name, root: root.to_path_buf(), finest, datasets, grid, output, has_depth: is_space(3) })
+        let found = Self { name, root: root.to_path_buf(), finest, datasets, others, grid, beyond, output, depth };
+        found.check_datasets()?;
+        Ok(found)
     }
 
     /// The levels beside level 0.
     pub(super) fn levels(&self, options: &PyramidOptions) -> Result<Vec<NewLevel>> {
-        let levels = levels::levels(self.finest.shape(), &self.grid, self.has_depth, &options.downsampling());
-        let named = levels.into_iter().zip(1..).map(|(levels::Level { shape, steps, grid }, number)| {
+        let wish = options.downsampling();
+        let depth = self.depth.as_ref().map(|lengths| levels::distances(lengths, &wish)).transpose();
+        let depth = depth.map_err(|reason| Error::config("depth", wish.depth, reason))?;
+        let levels = levels::levels(self.finest.shape(), &self.grid, depth, &wish);
+        let finest = &self.datasets[0];
+        let paths = (1..).map(|number| numbered(finest, number)).filter(|path| path != finest);
+        let named = levels.into_iter().zip(paths).map(|(levels::Level { shape, steps, grid }, path)| {
             let (metadata, document) = array_of(&self.finest, &shape)?;
-            let path = numbered(&self.datasets[0], number);
             let dataset = multiscales::dataset(&path, &grid, self.output.as_ref());
-            let told = PyramidLevel { path, shape, scale: grid.scale };
+            let told = PyramidLevel { path, shape, scale: grid.then(&self.beyond).scale };
             Ok(NewLevel { told, steps, metadata, document, dataset })
         });
         named.collect()

@@ -14,6 +14,7 @@
 mod image;
 mod options;
 mod publish;
+mod replaceable;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -79,11 +80,12 @@ impl Pyramid {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when there is no image, or several; [`Error::Exists`] when it has levels already, or
-    /// something else has their names, unless the options say to overwrite; [`Error::Locked`] when somebody writes the
-    /// dataset; [`Error::Config`] for a memory that is too small; [`Error::Unsupported`] for other formats and elements
-    /// that can't be halved; [`Error::Format`] when what is there can't be read, its writer did not finish, or chunks
-    /// that it counted are not there.
+    /// [`Error::NotFound`] when there is no image, or several; [`Error::Exists`] when it has levels already, unless the
+    /// options say to overwrite, or when something that it does not list has the name of a new one; [`Error::Locked`]
+    /// when somebody writes the dataset; [`Error::Config`] for a memory that is too small, and for distances that can't
+    /// be compared; [`Error::Unsupported`] for other formats and elements that can't be halved; [`Error::Format`] when
+    /// what is there can't be read or holds more than a level that is replaced may hold, its writer did not finish, or
+    /// chunks that it counted are not there.
     pub fn new(path: impl AsRef<Path>, options: &PyramidOptions) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();
@@ -102,7 +104,8 @@ impl Pyramid {
         }
         let Some(dtype) = image.finest.dtype().number() else {
             let dtype = image.finest.dtype();
-            let reason = format!("its elements are {dtype}, of which there are no means; numbers can be halved");
+            let reason =
+                format!("its elements are {dtype}; levels are made of integers of 8 to 64 bits, float32 and float64");
             return Err(Error::format(&image.root, Refusal::Unsupported(reason)));
         };
         let levels = image.levels(options)?;
@@ -119,7 +122,7 @@ impl Pyramid {
         let staging = os::hidden(&image.root, "pyramid");
         let publication =
             Publication { root: &image.root, staging: &staging, levels: &levels, options, journal: &journal };
-        let Earlier { made, replaced } = publication.look_for_earlier(&image.datasets[1..])?;
+        let Earlier { made, replaced } = publication.look_for_earlier(&image)?;
         let total = levels.iter().map(|level| bytes_of(&level.metadata)).fold(0, u64::saturating_add);
         let pyramid = Self {
             made,
@@ -187,7 +190,7 @@ impl Pyramid {
             return Ok(summary(Totals::default()));
         }
         if !self.made {
-            self.publication().forget_earlier()?;
+            self.publication().forget_earlier(&self.replaced)?;
         }
         let staging = Staging::open(&self.staging, &self.journal, self.options.sync)?;
         if !self.made {

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::image::{NewLevel, describe};
+use super::image::{MultiscaleImage, NewLevel, describe};
 use super::options::PyramidOptions;
+use super::replaceable::AXIS_NAMES;
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
 use crate::format::zarr3;
-use crate::fs::{self as os, document};
-use crate::offline::array::Array;
+use crate::fs::{self as os, document, look};
 use crate::offline::repack::consolidated::Consolidated;
 use crate::offline::repack::documents::put;
 use crate::offline::repack::groups::RepackedGroup;
@@ -37,27 +37,29 @@ pub(super) struct Earlier {
 }
 
 impl Publication<'_> {
-    /// Finds what an earlier call has made, or what is in the way. `named`: the levels beside level 0 that the image's
-    /// document names.
+    /// Finds what an earlier call has made, or what is in the way.
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] for levels that are there and shall not be replaced, or what is no level.
-    pub(super) fn look_for_earlier(&self, named: &[String]) -> Result<Earlier> {
-        let is_own = fs::symlink_metadata(self.staging).is_ok_and(|metadata| metadata.is_dir());
-        let marker = if is_own { document::read(&self.staging.join(MARKER))? } else { None };
-        if let Some(marker) = marker.filter(|marker| self.is_whole(marker)) {
-            let replaced = marker["replaced"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let replaced = replaced.filter(|path| is_below(path)).map(str::to_owned).collect();
+    /// [`Error::Exists`] for levels that are there and shall not be replaced, or what is no level; [`Error::Format`]
+    /// for what the image's document lists and is not this image's alone.
+    pub(super) fn look_for_earlier(&self, image: &MultiscaleImage) -> Result<Earlier> {
+        let marker = if self.is_own() { document::read(&self.staging.join(MARKER))? } else { None };
+        self.levels.iter().try_for_each(|level| image.check_new(&level.told.path))?;
+        if let Some(marker) = marker.as_ref().filter(|marker| self.is_whole(marker)) {
+            let replaced: Vec<_> = replaced(marker).filter(|path| is_below(path)).map(str::to_owned).collect();
+            replaced.iter().try_for_each(|path| image.check_apart(path))?;
             return Ok(Earlier { made: true, replaced });
         }
         let in_the_way = |path: PathBuf| {
             Staging::sweep(self.staging);
             Err(Error::Exists { path })
         };
+        let named = &image.datasets[1..];
         if let (Some(level), false) = (named.first(), self.options.overwrite) {
             return in_the_way(self.place(level));
         }
+        named.iter().try_for_each(|path| image.check_replaceable(path))?;
         let mut replaced = named.to_vec();
         for NewLevel { told, .. } in self.levels {
             let (path, place) = (&told.path, self.place(&told.path));
@@ -65,12 +67,25 @@ impl Publication<'_> {
                 continue;
             }
             // A call that was killed, and is not repeated, leaves arrays that no document names.
-            if !self.options.overwrite || !matches!(Array::open_exactly(&place), Ok(Some(_))) {
+            let is_left = marker.as_ref().is_some_and(|marker| self.is_left(marker, path));
+            if !self.options.overwrite || !is_left {
                 return in_the_way(place);
             }
+            image.check_replaceable(path)?;
             replaced.push(path.clone());
         }
         Ok(Earlier { made: false, replaced })
+    }
+
+    fn is_own(&self) -> bool {
+        fs::symlink_metadata(self.staging).is_ok_and(|metadata| metadata.is_dir())
+    }
+
+    /// Whether an earlier call was about to replace what stands at a path, or put it there.
+    fn is_left(&self, marker: &Value, path: &str) -> bool {
+        let made = &marker["arrays"][path]["document"];
+        let there = document::read(&self.place(path).join(zarr3::DOCUMENT)).ok().flatten();
+        replaced(marker).any(|known| known == path) || there.is_some_and(|there| there == *made)
     }
 
     /// Whether an earlier call made these levels, and none of them has gone.
@@ -85,13 +100,13 @@ impl Publication<'_> {
         json!({"synced": self.options.sync, "arrays": self.journal, "replaced": replaced})
     }
 
-    /// From now on, the levels in the staging folder are no longer for a later call to publish.
-    pub(super) fn forget_earlier(&self) -> Result<()> {
-        let is_own = fs::symlink_metadata(self.staging).is_ok_and(|metadata| metadata.is_dir());
+    /// From now on, the levels in the staging folder are no longer for a later call to publish. What it may replace is
+    /// still known to it.
+    pub(super) fn forget_earlier(&self, replaced: &[String]) -> Result<()> {
         let marker = self.staging.join(MARKER);
-        match fs::remove_file(&marker) {
-            Err(error) if is_own && error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", marker, error)),
-            _ => Ok(()),
+        match self.is_own() && fs::symlink_metadata(&marker).is_ok() {
+            true => put(&marker, &json!({"replaced": replaced})),
+            false => Ok(()),
         }
     }
 
@@ -121,6 +136,7 @@ impl Publication<'_> {
             os::publish(&self.staged(path), &place)?;
         }
         self.name_levels(self.levels.len())?;
+        replaced.iter().try_for_each(|path| self.remove_emptied(path))?;
         consolidated.bring_back()
     }
 
@@ -145,6 +161,25 @@ impl Publication<'_> {
         os::sync_folder_of(&place)
     }
 
+    /// Removes groups around a level that has gone which hold nothing else and say nothing.
+    fn remove_emptied(&self, path: &str) -> Result<()> {
+        let place = self.place(path);
+        for folder in place.ancestors().skip(1).take_while(|folder| *folder != self.root) {
+            let file = folder.join(zarr3::DOCUMENT);
+            let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
+            if !is_folder || look::list(folder)?.iter().any(|entry| *entry != file) || !says_nothing(&file)? {
+                break;
+            }
+            let removed = match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => fs::remove_dir(folder),
+            };
+            removed.map_err(|error| Error::io("remove", folder, error))?;
+            os::sync_folder_of(folder)?;
+        }
+        Ok(())
+    }
+
     fn place(&self, path: &str) -> PathBuf {
         below(self.root, path)
     }
@@ -152,4 +187,20 @@ impl Publication<'_> {
     fn staged(&self, path: &str) -> PathBuf {
         Staging::place(self.staging, path)
     }
+}
+
+/// The paths of the arrays that were to go when the levels came.
+fn replaced(marker: &Value) -> impl Iterator<Item = &str> {
+    marker["replaced"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Whether a document is not there, or that of a group without attributes of anybody's own.
+fn says_nothing(file: &Path) -> Result<bool> {
+    const OF_ALL: [&str; 4] = ["zarr_format", "node_type", "attributes", "consolidated_metadata"];
+    let Some(document) = document::read(file)? else { return Ok(true) };
+    let has_only = |fields: &Value, known: &[&str]| {
+        fields.as_object().is_none_or(|fields| fields.keys().all(|key| known.contains(&key.as_str())))
+    };
+    let is_plain = has_only(&document, &OF_ALL) && has_only(&document["attributes"], &[AXIS_NAMES]);
+    Ok(document["node_type"] == "group" && is_plain)
 }

@@ -163,7 +163,7 @@ pub(crate) fn below(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Whether a link stands on the way to a node of the dataset at `root`.
-pub(super) fn is_behind_link(root: &Path, name: &str) -> bool {
+pub(crate) fn is_behind_link(root: &Path, name: &str) -> bool {
     let mut path = root.to_path_buf();
     name.split('/').filter(|part| !part.is_empty()).any(|part| {
         path.push(part);

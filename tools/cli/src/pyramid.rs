@@ -23,20 +23,13 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
         workers: args.work.workers,
         sync: !args.work.no_sync,
     };
-    let in_the_way = |error: Error| match error {
-        Error::Exists { path } if args.overwrite => {
-            Failure::exists_or_work(&path, "it is no level of the image, which --overwrite replaces; move it away")
-        }
-        Error::Exists { path } => Failure::exists_or_work(&path, "--overwrite replaces the levels"),
-        error => error.into(),
-    };
-    let pyramid = offline::Pyramid::new(&args.path, &options).map_err(in_the_way)?;
+    let pyramid = offline::Pyramid::new(&args.path, &options).map_err(|error| in_the_way(error, args, &options))?;
     let notes = pyramid.notes();
     tell_notes(args.report.quiet, &notes);
     let start = Instant::now();
     let quiet = args.report.quiet || args.report.json;
     let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
-    let summary = interrupt::stopping(|| pyramid.stop(), run)?.map_err(in_the_way)?;
+    let summary = interrupt::stopping(|| pyramid.stop(), run)?.map_err(|error| in_the_way(error, args, &options))?;
     let seconds = start.elapsed().as_secs_f64();
     if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and paths");
@@ -51,6 +44,25 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     // To join nothing would end the path with a slash.
     let image = if summary.image.is_empty() { args.path.clone() } else { args.path.join(&summary.image) };
     say(&format!("{}: {}\n", image.display(), sentence(&summary, seconds)))
+}
+
+/// What is in the way of the levels, and whether `--overwrite` would help.
+fn in_the_way(error: Error, args: &PyramidArgs, options: &PyramidOptions) -> Failure {
+    match error {
+        Error::Exists { path } if options.overwrite => {
+            Failure::exists_or_work(&path, "it is no level that the image lists; move it away")
+        }
+        Error::Exists { path } => {
+            let options = PyramidOptions { overwrite: true, ..options.clone() };
+            match offline::Pyramid::new(&args.path, &options) {
+                Err(error @ (Error::Exists { .. } | Error::Format { .. } | Error::Unsupported { .. })) => {
+                    in_the_way(error, args, &options)
+                }
+                _ => Failure::exists_or_work(&path, "--overwrite replaces the levels"),
+            }
+        }
+        error => error.into(),
+    }
 }
 
 fn sentence(summary: &PyramidSummary, seconds: f64) -> String {
