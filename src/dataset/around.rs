@@ -105,8 +105,8 @@ pub(crate) fn refuse_name(name: &str) -> Option<&'static str> {
     let is_reserved = ["ome", DOCUMENT].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
     let is_hidden = name.starts_with('.') || name.starts_with("__");
     (name.is_empty() || name.len() > 200 || is_hidden || is_reserved || !name.chars().all(plain)).then_some(
-        "1 to 200 letters, digits, _, - and . are possible, not starting with a dot or with __, which Zarr reserves, and \
-         neither OME nor zarr.json",
+        "1 to 200 letters, digits, _, - and . are possible, not starting with a dot or with __, which Zarr reserves, \
+         and neither OME nor zarr.json",
     )
 }
 

@@ -97,3 +97,26 @@ def test_any_reader_opens_what_a_killed_writer_leaves(command, tmp_path):
         subprocess.run(["rm", "-rf", str(out)], check=True)
     print(f"{opened} killed writers, all opened by tensorstore and zarr-python; {seen} whole frames")
     assert seen > KILLS, "the writers were killed before they had written anything"
+
+
+def test_an_array_of_a_killed_run_is_no_better_than_the_dataset(command, tmp_path):
+    out = tmp_path / "run.zarr"
+    call = [command, "replay", "synthetic", out, "--camera", "64x64xu16@200", "--frames", "5000", "--quiet"]
+    # Nothing is checkpointed: the index names none of the chunks that are there.
+    process = subprocess.Popen([*map(str, call), "--checkpoint-every", "0"], stderr=subprocess.DEVNULL)
+    shard = out / "0/c/0/0/0"
+    while not shard.exists() or not shard.read_bytes()[4096:8192].strip(b"\0"):
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    for path in (out, out / "0"):
+        told = subprocess.run([command, "verify", path], capture_output=True, text=True)
+        assert told.returncode == 3 and "the index does not name" in told.stdout, (path, told)
+        assert "writer was stopped" in told.stdout
+    for part in ("0", "records", "records/frame_number"):
+        told = subprocess.run([command, "recover", out / part], capture_output=True, text=True)
+        assert told.returncode == 3 and f"is a part of an image; name that, {out}" in told.stderr, told
+    subprocess.run([command, "recover", out, "--apply", "--quiet"], check=True)
+    for path in (out, out / "0"):
+        subprocess.run([command, "verify", path, "--quiet"], check=True)

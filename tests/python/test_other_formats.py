@@ -221,7 +221,7 @@ def test_an_array_of_zarr_v2_stays_in_its_place(tool, tmp_path, part, options):
     others = [name for name in before if not name.startswith("img/b/") and name != ".zmetadata"]
     after = files(path)
     assert [after[name] for name in others] == [before[name] for name in others]
-    assert "nothing to do" in tool(*call)
+    assert "nothing to rewrite" in tool(*call)
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.endswith(".repack")] == []
     assert not list(path.rglob(".*.repack"))
     # Into a new dataset, too.

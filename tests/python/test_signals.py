@@ -166,3 +166,20 @@ def exported(command, path, out):
 
 def run(words):
     subprocess.run([str(word) for word in words], check=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_probe_that_is_stopped_removes_what_it_wrote(command, tmp_path, number):
+    call = [command, "probe", tmp_path, "--camera", "128x128xu16@50", "--seconds", "60", "--memory", "64MiB", "--json"]
+    process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob(".shardwright-probe-*")):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    process.send_signal(number)
+    told, _ = process.communicate(timeout=30)
+    assert process.returncode == 130 and json.loads(told)["error"]["kind"] == "interrupted"
+    assert not list(tmp_path.iterdir())
+    (tmp_path / ".shardwright-probe-1").mkdir()
+    call = [command, "probe", tmp_path, "--camera", "16x16xu16", "--seconds", "0.01", "--memory", "16MiB"]
+    told = subprocess.run(call, capture_output=True, text=True, check=True)
+    assert ".shardwright-probe-1 is of another probe" in told.stderr

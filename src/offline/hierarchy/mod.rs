@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::error::Result;
 use crate::format::node::NodeFormat;
-use crate::format::{zarr2, zarr3};
+use crate::format::{provenance, zarr2, zarr3};
 use crate::fs::{document, look};
 
 /// A tree of more levels, or of more nodes, is none that is looked at as a whole.
@@ -94,6 +94,20 @@ pub(crate) fn groups_around(node: &Path) -> impl Iterator<Item = &Path> {
         Err(_) => false,
     };
     node.ancestors().skip(1).take(ABOVE_MAX).take_while(is_group)
+}
+
+/// The image of this crate's writer that a node is a part of.
+pub(crate) fn image_around(node: &Path) -> Option<PathBuf> {
+    let node = fs::canonicalize(node).ok()?;
+    let is_own = |folder: &&Path| {
+        [(zarr3::DOCUMENT, "/attributes"), (zarr2::ATTRIBUTES, "")].into_iter().any(|(name, pointer)| {
+            let document = document::read(&folder.join(name)).ok().flatten();
+            let attributes = document.as_ref().and_then(|document| document.pointer(pointer));
+            attributes.is_some_and(|attributes| provenance::own(attributes).is_some())
+        })
+    };
+    // Records are two folders below it.
+    node.ancestors().skip(1).take(2).find(is_own).map(Path::to_path_buf)
 }
 
 /// Whether a node has documents of Zarr v2 beside its `zarr.json`.

@@ -8,7 +8,7 @@ use crate::format::provenance::Provenance;
 use crate::format::slot_header::SlotHeader;
 use crate::fs::links;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
-use crate::offline::hierarchy::{GroupAttributes, below};
+use crate::offline::hierarchy::{self, GroupAttributes, below};
 use crate::offline::ranges::Ranges;
 
 /// An image of this crate's writer.
@@ -92,16 +92,24 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
     }
     // Of what was finished before it was repacked, there is nothing to recover.
     if images.is_empty() && (unfinished || !finished) {
-        let reason = match unfinished {
-            true => {
-                "it was repacked before its writer had finished, which leaves no slot headers: only these can tell \
-                 what was written"
-            }
-            false => "no image in it was made by shardwright: only its own slot headers can tell what was written",
-        };
-        return Err(Error::format(root, Refusal::Unsupported(reason.to_owned())));
+        return Err(no_images(root, unfinished));
     }
     Ok(images)
+}
+
+/// Why nothing can be recovered where there is no image with slot headers.
+fn no_images(root: &Path, unfinished: bool) -> Error {
+    let reason = match (unfinished, hierarchy::image_around(root)) {
+        (true, _) => {
+            "it was repacked before its writer had finished, which leaves no slot headers: only these can tell what \
+             was written"
+        }
+        (false, Some(image)) => {
+            return Error::not_found(root, format!("is a part of an image; name that, {}", image.display()));
+        }
+        (false, None) => "no image in it was made by shardwright: only its own slot headers can tell what was written",
+    };
+    Error::format(root, Refusal::Unsupported(reason.to_owned()))
 }
 
 pub(super) fn name(root: &Path, path: &Path) -> String {

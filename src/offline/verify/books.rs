@@ -34,7 +34,7 @@ pub(super) fn all(tree: &Tree) -> HashMap<PathBuf, Books> {
 
 /// A level lacks at least what level 0 lacks.
 pub(super) fn of_level(check: &Check, level: &CheckedImage, path: &Path) {
-    let around = level.group.rsplit_once('/').map_or("", |(group, _)| group);
+    let around = level.group.unwrap_or_default().rsplit_once('/').map_or("", |(group, _)| group);
     let Some(group) = check.tree.group(around) else { return };
     let Ok(Some(finest)) = Provenance::parse(&group.path, &group.attributes) else { return };
     let ranges = |own: &Provenance| Ranges::new(own.missing.clone());

@@ -17,7 +17,8 @@ use crate::sync::Unpoisoned;
 
 /// An image that this crate wrote.
 pub(super) struct CheckedImage<'a> {
-    pub(super) group: &'a str,
+    /// `None`: the array is looked at alone, without what its writer made beside it.
+    pub(super) group: Option<&'a str>,
     pub(super) own: Provenance,
     /// `None` where the array does not fit what the writer says.
     pub(super) map: Option<AcquisitionMap>,

@@ -229,7 +229,18 @@ impl<'a> CheckRun<'a> {
                     };
                     let map = node.array.acquisition_map(&own);
                     let map = map.map_err(|error| self.check.damage(&group.path, reason(error))).ok();
-                    images.insert(name, CheckedImage { group: &group.name, own, map });
+                    images.insert(name, CheckedImage { group: Some(&group.name), own, map });
+                }
+            }
+        }
+        if let (true, Some(node)) = (images.is_empty(), self.check.tree.array("").filter(|node| node.is_finest())) {
+            match node.array.provenance() {
+                Ok(None) => {}
+                Err(error) => self.check.damage(node.array.path(), reason(error)),
+                Ok(Some(own)) => {
+                    self.notes_of(&own, node.array.path());
+                    let map = node.array.acquisition_map(&own).ok();
+                    images.insert(String::new(), CheckedImage { group: None, own, map });
                 }
             }
         }
@@ -466,7 +477,8 @@ impl<'a> CheckRun<'a> {
             let what = format!("its shape starts with {}; {extent} hold the frames", node.array.shape()[0]);
             self.check.damage(path, what);
         }
-        let records = below(image.group, FRAME_NUMBERS);
+        let Some(group) = image.group else { return };
+        let records = below(group, FRAME_NUMBERS);
         if image.own.level_of.is_some() {
             books::of_level(&self.check, image, path);
         } else if self.check.tree.array(&records).is_none() {

@@ -17,8 +17,9 @@ use shardwright::{
 };
 
 use crate::args::ProbeArgs;
-use crate::console::{say, tell};
+use crate::console::{say, tell, tell_notes};
 use crate::failure::{Failure, exit};
+use crate::interrupt::{self, interrupted};
 use crate::machine::free_bytes;
 use crate::place::{refuse_dataset, refuse_unusable};
 use crate::report::{bytes_text, joined, table};
@@ -76,12 +77,15 @@ struct CodecRow {
     notes: Vec<String>,
 }
 
+/// What the names of such folders begin with.
+const SCRATCH: &str = ".shardwright-probe-";
+
 /// A folder of our own that disappears with us.
 struct ScratchFolder(PathBuf);
 
 impl ScratchFolder {
     fn create(path: &Path) -> Result<Self, Failure> {
-        let folder = path.join(format!(".shardwright-probe-{}", std::process::id()));
+        let folder = path.join(format!("{SCRATCH}{}", std::process::id()));
         let refuse = |error| Failure::io("create a folder in", path, &error);
         fs::create_dir(&folder).map_err(refuse)?;
         Ok(Self(folder))
@@ -94,31 +98,48 @@ impl Drop for ScratchFolder {
     }
 }
 
+/// A probe that was killed leaves its folder. Another one may be at work in it, perhaps on another machine, so it is
+/// only told.
+fn tell_leftovers(args: &ProbeArgs) {
+    let entries = fs::read_dir(&args.path).into_iter().flatten().flatten();
+    for left in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(SCRATCH)) {
+        let what = "is of another probe: remove it, unless that is at work";
+        tell_notes(args.report.quiet, &[format!("{} {what}", left.path().display())]);
+    }
+}
+
+fn go_on() -> Result<(), Failure> {
+    if interrupted() { Err(Failure::Interrupted("interrupted".into())) } else { Ok(()) }
+}
+
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &ProbeArgs) -> Result<u8, Failure> {
     refuse_unusable(&args.path)?;
     refuse_dataset(&args.path)?;
+    tell_leftovers(args);
+    interrupt::listen("removing what was written")?;
     let scratch = ScratchFolder::create(&args.path)?;
     let step = |what: &str| {
         if !args.report.json && !args.report.quiet {
             tell(format_args!("trying {what} …"));
         }
+        go_on()
     };
-    step("the camera's frames and the memory");
+    step("the camera's frames and the memory")?;
     let mut camera = Synthetic::new(args.camera, FRAMES_MADE, args.engine.memory)?;
     let frame_bytes = camera.recording().frame_bytes();
     let mut frame = vec![0; frame_bytes as usize];
     camera.read(0, &mut frame)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let copy_bytes_per_s = copy_rate(&frame, cores);
-    step("each way of writing");
+    step("each way of writing")?;
     let sync = !args.engine.no_sync;
     let storage = storage_rates(&scratch.0, &StorageTrial { write_bytes: 512 << 10, sync, time: PART_TIME })
         .map_err(Failure::from)?;
     let free_bytes = free_bytes(&scratch.0)?;
     let mut codecs = Vec::new();
     for (name, compressor) in candidates() {
-        step(name);
+        step(name)?;
         codecs.push(try_codec(args, &scratch.0, &mut camera, &frame, (name, compressor), (cores, free_bytes))?);
     }
     let findings = ProbeFindings {
@@ -223,6 +244,7 @@ fn try_codec(
     let start = Instant::now();
     let mut number = 0;
     while start.elapsed() < args.seconds {
+        go_on()?;
         let mut slot = acquisition.acquire()?;
         camera.read(number, &mut slot)?;
         slot.commit(number, Record::default())?;

@@ -77,7 +77,7 @@ fn sentence(summary: &RepackSummary, seconds: f64) -> String {
     }
     if shards_written == 0 {
         let (files, are) = (files(shards_found), of_number(&shards_found, IS));
-        return format!("nothing to do: {files} {are} in order");
+        return format!("nothing to rewrite: {files} {are} in order");
     }
     format!(
         "{} written, {shards_found} already in order; {}, {} in {seconds:.1} s ({}/s of pixels)",
