@@ -132,9 +132,7 @@ impl MultiscaleImage {
         let length = |dim: usize| Length { number: scale[dim], unit: axes[dim].unit.map(str::to_owned) };
         let depth = is_space(3).then(|| [dims - 3, dims - 2, dims - 1].map(length));
         let output = image.output();
-        let found = Self { name, root: root.to_path_buf(), finest, datasets, others, grid, beyond, output, depth };
-        found.check_datasets()?;
-        Ok(found)
+        Ok(Self { name, root: root.to_path_buf(), finest, datasets, others, grid, beyond, output, depth })
     }
 
     /// The levels beside level 0.

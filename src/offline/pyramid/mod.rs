@@ -97,6 +97,7 @@ impl Pyramid {
         let lock = lock::to_write(&root)?;
         Lock::look_below(&root)?;
         let image = MultiscaleImage::find(&root)?;
+        image.check_datasets()?;
         refuse_incomplete(&image.root)?;
         if let Some(lost) = image.finest.lost()? {
             let help = "bring them back, or give them up by repacking with the option `incomplete`";
