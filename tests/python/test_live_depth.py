@@ -30,13 +30,15 @@ def test_pixels_are_a_dull_model_s(replay, tool, tmp_path, method):
         tool("verify", out, "-q")
 
 
-def test_what_the_command_makes_afterwards_is_the_same(replay, tool, tmp_path):
+@pytest.mark.parametrize(("depth", "size"), [("auto", []), ("always", ["--pixel-size", "0.5um"])])
+def test_what_the_command_makes_afterwards_is_the_same(replay, tool, tmp_path, depth, size):
     movie = noise((2, 9, 70, 60), "u2")
     np.save(tmp_path / "movie.npy", movie)
-    place = [*AXES, "--pixel-size", "0.5um", "--translation", "z=4,y=-10"]
-    _, live = replay(tmp_path / "movie.npy", "--pyramid", "mean", "--levels", 3, "--z", "auto", *place)
+    # A size of pixels says nothing of how far planes are apart.
+    place = [*AXES, *size, "--translation", "z=4,y=-10"]
+    _, live = replay(tmp_path / "movie.npy", "--pyramid", "mean", "--levels", 3, "--z", depth, *place)
     _, later = replay(tmp_path / "movie.npy", *place)
-    tool("pyramid", later, "--levels", 3, "--z", "auto")
+    tool("pyramid", later, "--levels", 3, "--z", depth)
     assert datasets(live)[1] == datasets(later)[1]
     for level in datasets(later)[1]:
         assert_same(open_tensorstore(live / level["path"]).read().result(), open_zarr_python(later / level["path"])[:])
