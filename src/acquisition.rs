@@ -26,7 +26,7 @@ use crate::engine::rings::RingSource;
 use crate::engine::{Engine, Listener};
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
-use crate::fs::json as exact;
+use crate::json as exact;
 use crate::manifest::Manifest;
 use crate::ome;
 use crate::plan::Plan;

@@ -16,9 +16,10 @@ use crate::format::keys::RECORDS;
 use crate::format::zarr3;
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{
-    Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, json, make_folders,
+    Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, make_folders,
     remove_empty_folders, swap, sync_folder_of,
 };
+use crate::json;
 
 /// A folder that this process made and locked.
 #[derive(Debug)]

@@ -59,6 +59,7 @@ mod format;
 mod frame;
 mod fs;
 mod geometry;
+mod json;
 mod manifest;
 mod named;
 #[cfg(feature = "offline")]

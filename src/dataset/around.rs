@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::format::node::OF_ZARR2_NODES;
 use crate::format::zarr3::DOCUMENT;
 use crate::format::{consolidated, rules, zarr3};
-use crate::fs::{absolute, json, make_file};
+use crate::fs::{absolute, make_file};
+use crate::json;
 
 /// Groups around the hierarchy's root that are looked at.
 const ABOVE_MAX: usize = 16;

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::fs::json as exact;
+use crate::json as exact;
 use crate::storage::Storage;
 
 /// Where documents go: to the storage at once, or, those of many images, together later.

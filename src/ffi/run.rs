@@ -18,8 +18,8 @@ use crate::acquisition::Acquisition;
 use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, RingFull};
 use crate::error::Error;
-use crate::fs::json as exact;
 use crate::fs::system::path_of_bytes;
+use crate::json as exact;
 use crate::record::{Record, RecordColumn};
 
 /// As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame

@@ -10,6 +10,7 @@ use super::sharding::ShardingCodec;
 use crate::config::{Codec, Compressor};
 use crate::dtype::ElementType;
 use crate::error::Refusal;
+use crate::json::render_line;
 
 /// Shards in shards in shards: more are nobody's, and each takes memory.
 const DEPTH_MAX: usize = 4;
@@ -85,7 +86,7 @@ impl Chain {
             (Some((name, _)), _) => {
                 return Refusal::unsupported(format!("codec {name} is not read here; {INSTEAD}"));
             }
-            (None, _) => return Err(format!("{first} is no codec: a codec has a name").into()),
+            (None, _) => return Err(format!("{} is no codec: a codec has a name", render_line(first)).into()),
         };
         let codec =
             crate::codec::from_zarr3(rest).map_err(|error| Refusal::Unsupported(format!("{error}; {INSTEAD}")))?;
@@ -174,8 +175,10 @@ pub(super) fn transposes(codecs: &[Value], dimensions: usize) -> Result<(Option<
     for (at, codec) in codecs.iter().enumerate() {
         let Some(("transpose", configuration)) = named(codec) else { return Ok((order, &codecs[at..])) };
         let wished = configuration.and_then(|configuration| configuration.get("order")).unwrap_or(&Value::Null);
-        let next = permutation(wished, dimensions)
-            .ok_or_else(|| format!("transpose has the order {wished}; expected {dimensions} dimensions, each once"))?;
+        let next = permutation(wished, dimensions).ok_or_else(|| {
+            let wished = render_line(wished);
+            format!("transpose has the order {wished}; expected {dimensions} dimensions, each once")
+        })?;
         order = Some(order.map_or_else(|| next.clone(), |before| in_order(&before, &next)));
     }
     Ok((order, &[]))
@@ -229,7 +232,7 @@ pub(crate) fn describe(codec: &Value) -> String {
             Value::Array(codecs) if key.ends_with("codecs") => {
                 format!("{key}=[{}]", codecs.iter().map(describe).collect::<Vec<_>>().join(", "))
             }
-            _ => format!("{key}={value}"),
+            _ => format!("{key}={}", render_line(value)),
         })
         .collect();
     if settings.is_empty() { name.to_owned() } else { format!("{name}({})", settings.join(", ")) }

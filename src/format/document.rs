@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::Refusal;
+use crate::json::render_line;
 
 /// A document's key and what it says.
 pub(crate) type Document = (String, Value);
@@ -28,7 +29,11 @@ pub(super) fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, Refus
     let list = value.unwrap_or(&Value::Null);
     Vec::<u64>::deserialize(list).map_err(|error| {
         let Refusal::Unsupported(reason) = unlike(&error) else {
-            return format!("{what} is {list}; expected a list of sizes, which are whole numbers from 0 on").into();
+            return format!(
+                "{what} is {}; expected a list of sizes, which are whole numbers from 0 on",
+                render_line(list)
+            )
+            .into();
         };
         Refusal::Unsupported(format!("{what}: {reason}"))
     })
@@ -38,7 +43,7 @@ pub(super) fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, Refus
 pub(super) fn check_attributes(attributes: Option<&Value>) -> Result<(), Refusal> {
     match attributes {
         Some(attributes) if !attributes.is_object() => {
-            Err(format!("its attributes are {attributes}; expected an object").into())
+            Err(format!("its attributes are {}; expected an object", render_line(attributes)).into())
         }
         _ => Ok(()),
     }
@@ -52,7 +57,7 @@ pub(super) fn check_sizes(document: &Value, names: &[&str]) -> Result<(), Refusa
 }
 
 /// Why what a document says is not of the kind that is expected. Numbers that 64 bits don't hold, which are texts here
-/// (see `fs::document`), are told as they are written; an array of such a length may be right.
+/// (see `json`), are told as they are written; an array of such a length may be right.
 pub(super) fn unlike(error: &serde_json::Error) -> Refusal {
     let reason = error.to_string();
     let Some((before, rest)) = reason.split_once("string \"\\0") else { return reason.into() };
@@ -92,6 +97,6 @@ pub(super) fn put_dimension_names(attributes: &mut Map<String, Value>, names: Op
 }
 
 /// The names in a document: of a dimension without one, `null`.
-pub(super) fn names_to_json(names: &[String]) -> Value {
+pub(crate) fn names_to_json(names: &[String]) -> Value {
     names.iter().map(|name| if name.is_empty() { Value::Null } else { json!(name) }).collect()
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::base64;
 use super::half;
 use crate::dtype::{Dtype, ElementType};
+use crate::json;
 
 /// The little-endian bytes of one element, or why the value is none.
 ///
@@ -22,19 +23,19 @@ pub(crate) fn element(element: ElementType, value: &Value) -> Result<Vec<u8>, St
         ElementType::C128 => complex(value, 8),
         ElementType::Raw(length) => raw(value, length.into()),
     };
-    bytes.ok_or_else(|| format!("fill_value {value} is no {}", element.zarr_name()))
+    bytes.ok_or_else(|| format!("fill_value {} is no {}", json::render_line(value), element.zarr_name()))
 }
 
 /// A number of so many bytes, or the bits of one.
 fn float(value: &Value, size: usize) -> Option<Vec<u8>> {
     let number = match value {
-        // A zero stands before a token that JSON does not have: see `fs::document`.
         Value::Number(number) => number.as_f64()?,
-        Value::String(text) => match text.strip_prefix('\0').unwrap_or(text) {
-            "NaN" => f64::NAN,
-            "Infinity" => f64::INFINITY,
-            "-Infinity" => f64::NEG_INFINITY,
-            "-0" => -0.0,
+        Value::String(text) => match (text.strip_prefix('\0').unwrap_or(text), json::long_integer(text)) {
+            ("NaN", _) => f64::NAN,
+            ("Infinity", _) => f64::INFINITY,
+            ("-Infinity", _) => f64::NEG_INFINITY,
+            ("-0", _) => -0.0,
+            (_, Some(digits)) => digits.parse().ok()?,
             _ => return bits(text, size),
         },
         _ => return None,
@@ -58,8 +59,6 @@ fn integer(dtype: Dtype, value: &Value) -> Option<Vec<u8>> {
     let number = match value {
         Value::Number(number) => whole(number)?,
         Value::String(text) if text == "\0-0" => 0,
-        // Bits, so the sign is theirs to tell.
-        Value::String(text) => return bits(text, dtype.size()),
         _ => return None,
     };
     dtype.integers()?.contains(&number).then(|| number.to_le_bytes()[..dtype.size()].to_vec())
@@ -212,11 +211,11 @@ mod tests {
             (Dtype::U16.into(), json!(513), vec![1, 2]),
             (Dtype::U16.into(), json!(0.0), vec![0, 0]),
             (Dtype::I16.into(), json!(-2), vec![0xFE, 0xFF]),
-            (Dtype::I8.into(), json!("0xff"), vec![0xFF]),
             (Dtype::U64.into(), json!(u64::MAX), vec![0xFF; 8]),
             (Dtype::I64.into(), json!(i64::MIN), i64::MIN.to_le_bytes().to_vec()),
             (Dtype::F32.into(), json!(1.5), 1.5f32.to_le_bytes().to_vec()),
             (Dtype::F32.into(), json!("0x7fc00001"), 0x7fc0_0001_u32.to_le_bytes().to_vec()),
+            (Dtype::F64.into(), json!("\0-36893488147419103232"), (-2f64.powi(65)).to_le_bytes().to_vec()),
             (Dtype::F64.into(), json!("-Infinity"), f64::NEG_INFINITY.to_le_bytes().to_vec()),
             (Dtype::F64.into(), json!(-0.0), (-0.0f64).to_le_bytes().to_vec()),
             (Dtype::F64.into(), json!("0x7ff8000000000001"), 0x7ff8_0000_0000_0001_u64.to_le_bytes().to_vec()),
@@ -250,7 +249,11 @@ mod tests {
 
     #[test]
     fn fill_values_that_are_none() {
-        let cases: [(ElementType, Value); 18] = [
+        let cases: [(ElementType, Value); 22] = [
+            (Dtype::I8.into(), json!("0xff")),
+            (Dtype::U64.into(), json!("\u{0}18446744073709551616")),
+            (Dtype::F64.into(), json!("18446744073709551616")),
+            (Dtype::F64.into(), json!("\0\u{0}18446744073709551616")),
             (Dtype::U8.into(), json!(256)),
             (Dtype::U8.into(), json!(-1)),
             (Dtype::U16.into(), json!(0.5)),
@@ -271,7 +274,8 @@ mod tests {
             (Raw(2), json!("A")),
         ];
         for (element_type, value) in cases {
-            assert!(element(element_type, &value).is_err(), "{element_type} {value}");
+            let said = element(element_type, &value).expect_err("no such element");
+            assert!(said.contains("\\u0000") == value.to_string().contains("\\u0000\\u0000"), "{said}");
         }
     }
 }

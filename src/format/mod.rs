@@ -45,6 +45,8 @@ use serde_json::{Value, json};
 use crate::config::Dialect;
 #[cfg(feature = "offline")]
 pub(crate) use document::named;
+#[cfg(feature = "offline")]
+pub(crate) use document::names_to_json;
 pub(crate) use document::{DIMENSION_NAMES, Document};
 pub(crate) use image::ImageDescription;
 use layout::Layout;

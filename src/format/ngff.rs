@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::OmeVersion;
+use crate::json::render_line;
 use crate::ome::versions;
 
 /// The versions before 0.4, whose images and plates are described otherwise.
@@ -31,6 +32,12 @@ pub(crate) fn to_0_4(ome: &Value) -> Map<String, Value> {
     attributes
 }
 
+/// The name of another attribute of a group that 0.4 has for what the group says in `ome`, if they differ.
+pub(crate) fn taken_in_0_4(ome: Option<&Value>, attributes: &Map<String, Value>) -> Option<String> {
+    let said = to_0_4(ome.filter(|ome| is_ome(ome))?);
+    said.into_iter().find(|(key, said)| attributes.get(key).is_some_and(|other| other != said)).map(|(key, _)| key)
+}
+
 /// Whether a group's attribute `ome` is OME-Zarr's, of a version that is known here or of none.
 pub(crate) fn is_ome(ome: &Value) -> bool {
     let Some(said) = ome.as_object() else { return false };
@@ -50,14 +57,23 @@ pub(crate) fn is_of_any_version(ome: &Value) -> bool {
 ///
 /// # Errors
 ///
-/// The version, where it is an older one.
+/// What can't be moved, for a sentence about the group: an older version, or one whose place is taken.
 pub(crate) fn from_0_4(attributes: &mut Map<String, Value>, is_labels: bool) -> Result<(), String> {
     let found: Vec<&str> = KEYS.into_iter().filter(|key| is_of_ome(attributes, key, is_labels)).collect();
-    if attributes.contains_key("ome") || found.is_empty() {
+    if found.is_empty() {
         return Ok(());
     }
+    if let Some(ome) = attributes.get("ome") {
+        let other = found.iter().find(|key| !is_of_any_version(ome) || ome.get(**key).is_none());
+        return other.map_or(Ok(()), |key| {
+            Err(format!(
+                "has OME-Zarr 0.4's {key:?} and beside it an attribute \"ome\", where Zarr v3 has OME-Zarr's metadata; \
+                 rename that attribute"
+            ))
+        });
+    }
     if let Some(version) = old_version(attributes, &found) {
-        return Err(version);
+        return Err(format!("has OME-Zarr {version}, and what is before 0.4 is not converted here"));
     }
     let mut ome = Map::from_iter([("version".to_owned(), json!("0.5"))]);
     for key in found {
@@ -83,7 +99,10 @@ pub(crate) fn unknown(attributes: &Value) -> Option<String> {
             part.get(list).is_some_and(Value::is_array).then_some((key, part))
         })?;
         return Some(match part.get("version") {
-            Some(version) => format!("has `{key}` of the version {version} among its attributes, {known}"),
+            Some(version) => {
+                let version = render_line(version);
+                format!("has `{key}` of the version {version} among its attributes, {known}")
+            }
             None => format!("has `{key}` among its attributes that are not as OME-Zarr 0.4 has them in Zarr v2"),
         });
     };
@@ -96,7 +115,9 @@ pub(crate) fn unknown(attributes: &Value) -> Option<String> {
             let is_list = ome.get("multiscales").is_none_or(Value::is_array);
             (!is_list).then(|| "has `multiscales` in `ome` that are no list of images".to_owned())
         }
-        (None, Some(version)) => Some(format!("has OME-Zarr's metadata of the version {version}, {known}")),
+        (None, Some(version)) => {
+            Some(format!("has OME-Zarr's metadata of the version {}, {known}", render_line(version)))
+        }
         (None, None) => {
             Some("has OME-Zarr's metadata in `ome` without a version; put the \"version\" there, 0.5 or 0.6".to_owned())
         }

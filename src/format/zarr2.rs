@@ -26,6 +26,7 @@ use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation};
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
+use crate::json::render_line;
 
 /// The document of an array.
 pub(crate) const ARRAY: &str = ".zarray";
@@ -71,7 +72,7 @@ fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
         return Err(format!("zarr_format is {}; expected 2", said.zarr_format).into());
     }
     if let Some(filter) = said.filters.iter().flatten().next() {
-        return Refusal::unsupported(format!("filter {filter} is not read here; {INSTEAD}"));
+        return Refusal::unsupported(format!("filter {} is not read here; {INSTEAD}", render_line(filter)));
     }
     let (dtype, big_endian) = dtype(&said.dtype)?;
     let is_fill_undefined = said.fill_value.is_null();
@@ -130,8 +131,9 @@ pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, Refusal> {
 pub(super) fn dtype(value: &Value) -> Result<(ElementType, bool), Refusal> {
     let refused = || {
         Refusal::Unsupported(format!(
-            "type {value} is not read here; expected numbers, booleans or raw bytes, such as \"<u2\", \"|b1\" or \
-             \"|V3\"; {INSTEAD}"
+            "type {} is not read here; expected numbers, booleans or raw bytes, such as \"<u2\", \"|b1\" or \"|V3\"; \
+             {INSTEAD}",
+            render_line(value)
         ))
     };
     let text = value.as_str().filter(|text| text.is_char_boundary(1)).ok_or_else(refused)?;

@@ -18,6 +18,7 @@ use super::sharding::{self, ShardingCodec};
 use crate::config::Dialect;
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
+use crate::json::render_line;
 
 /// The name of the document of a group or an array.
 pub(crate) const DOCUMENT: &str = "zarr.json";
@@ -185,7 +186,8 @@ fn dtype(value: &Value) -> Result<ElementType, Refusal> {
         let names: Vec<_> = ElementType::all().map(ElementType::zarr_name).collect();
         let instead = named(value).and_then(|(name, _)| wider(name)).unwrap_or_else(|| INSTEAD.to_owned());
         Refusal::Unsupported(format!(
-            "data_type {value} is not read here; these are: {}, r8, r16 and so on; {instead}",
+            "data_type {} is not read here; these are: {}, r8, r16 and so on; {instead}",
+            render_line(value),
             names.join(", ")
         ))
     })
@@ -206,6 +208,7 @@ fn wider(name: &str) -> Option<String> {
 
 fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
     let refused = || {
+        let value = render_line(value);
         Refusal::Unsupported(format!("chunk_key_encoding {value} is not read here; expected default or v2 with / or ."))
     };
     let (name, configuration) = named(value).ok_or_else(refused)?;

@@ -8,8 +8,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::archives::{self, Part};
-use super::json::bounded;
-pub(crate) use super::json::{DOCUMENT_BYTES_MAX, beyond_json, parse, render, render_line};
 use super::links;
 use super::system::FileExt;
 use crate::codec;
@@ -18,6 +16,8 @@ use crate::format::consolidated::{ConsolidatedMetadata, GroupDocument, OF_ZARR2}
 use crate::format::zarr3;
 use crate::format::zip::Content;
 use crate::format::zip::parse::{Entry, Method};
+use crate::json::bounded;
+pub(crate) use crate::json::{DOCUMENT_BYTES_MAX, beyond_json, parse, render, render_line};
 
 /// A larger OME-XML is passed over.
 pub(crate) const XML_BYTES_MAX: u64 = 64 << 20;

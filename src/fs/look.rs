@@ -119,6 +119,12 @@ pub(crate) fn is_root(path: &Path) -> bool {
     is_folder(path) || is_archive(path)
 }
 
+/// Why a path that somebody named is none: of a file that should be an archive, what is wrong with it.
+pub(crate) fn no_root(path: &Path) -> Error {
+    let reason = "is a file; expected the directory of an array or an image";
+    archives::find(path).err().unwrap_or_else(|| Error::not_found(path, reason))
+}
+
 /// Whether a path is an archive itself.
 pub(crate) fn is_archive(path: &Path) -> bool {
     path.is_file() && matches!(archives::find(path), Ok(Some(_)))

@@ -11,7 +11,6 @@ pub(crate) mod document;
 mod forks;
 pub(crate) mod growth;
 mod identity;
-pub(crate) mod json;
 pub(crate) mod lease;
 pub(crate) mod links;
 mod lock;

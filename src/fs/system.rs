@@ -185,6 +185,11 @@ pub(crate) fn is_of_device(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
+/// Whether links lead round and round, and to nothing.
+pub(crate) fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
 /// Bytes of the disk that a file takes.
 pub(crate) fn disk_bytes(metadata: &Metadata) -> u64 {
     metadata.blocks().saturating_mul(512)

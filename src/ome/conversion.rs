@@ -5,11 +5,14 @@
 //! "coordinateSystems".
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::multiscales::{self, Dataset, Multiscale, SYSTEMS, TRANSFORMATIONS};
 use super::placement;
 use crate::config::OmeVersion;
+use crate::json::render_line;
 
 /// The keys of a coordinate system that 0.6 speaks of.
 const OF_SYSTEM: [&str; 2] = ["name", "axes"];
@@ -38,12 +41,17 @@ fn convert_image(image: &mut Value, to: OmeVersion) -> Result<Vec<String>, Strin
     let axes = axes(said)?;
     let output = multiscales::output_of(to);
     let levels = image.get_mut("datasets").and_then(Value::as_array_mut);
+    let mut keys = BTreeSet::new();
     for (level, new) in said.levels().zip(levels.into_iter().flatten()) {
         let path = level.path().ok_or("has a dataset without a path")?;
-        let steps = steps(said, level, axes.len(), to)?;
+        let steps = steps(said, level, axes.len(), to, &mut keys)?;
         new[TRANSFORMATIONS] = multiscales::placed(path, steps, output.as_ref());
     }
-    let lost = lost(said, to);
+    let mut lost = lost(said, to);
+    if !keys.is_empty() {
+        let keys: Vec<_> = keys.iter().map(|key| format!("{key:?}")).collect();
+        lost.push(format!("what its transformations say of {}", keys.join(", ")));
+    }
     [SYSTEMS, TRANSFORMATIONS, "axes"].iter().for_each(|key| drop(image.shift_remove(*key)));
     multiscales::put_axes(image, Value::Array(axes), to);
     Ok(lost)
@@ -80,13 +88,20 @@ fn axes(image: Multiscale<'_>) -> Result<Vec<Value>, String> {
             Ok(json!({"name": name, "type": kind}))
         }
         None if axis["name"].is_string() => Ok(axis.clone()),
-        None => Err(format!("has an image with the axis {axis}, which has no name")),
+        None => Err(format!("has an image with the axis {}, which has no name", render_line(axis))),
     };
     axes.iter().map(axis).collect()
 }
 
-/// What places a level, as a scale and perhaps a translation after it.
-fn steps(image: Multiscale<'_>, level: Dataset<'_>, dims: usize, to: OmeVersion) -> Result<Vec<Value>, String> {
+/// What places a level, as a scale and perhaps a translation after it. `lost`: gets the keys of others that don't stay,
+/// because the transformation that they stand in becomes part of another.
+fn steps(
+    image: Multiscale<'_>,
+    level: Dataset<'_>,
+    dims: usize,
+    to: OmeVersion,
+    lost: &mut BTreeSet<String>,
+) -> Result<Vec<Value>, String> {
     let path = level.path().unwrap_or_default();
     let ways = image.ways(level).map_err(|way| beyond(path, &way, to))?;
     if ways.is_empty() {
@@ -95,9 +110,11 @@ fn steps(image: Multiscale<'_>, level: Dataset<'_>, dims: usize, to: OmeVersion)
                             its {TRANSFORMATIONS}"
         ));
     }
-    let steps = placement::in_order(ways);
+    let steps = placement::in_order(ways.iter().copied());
     let grid = placement::compose(&steps, dims).map_err(|way| beyond(path, &way, to))?;
-    if !placement::is_plain(&steps) {
+    let is_plain = placement::is_plain(&steps);
+    ways.iter().for_each(|way| forget(way, is_plain, lost));
+    if !is_plain {
         return Ok(placement::plain(&grid));
     }
     let without_ends = |step: &&Value| {
@@ -107,6 +124,19 @@ fn steps(image: Multiscale<'_>, level: Dataset<'_>, dims: usize, to: OmeVersion)
         step
     };
     Ok(steps.iter().map(without_ends).collect())
+}
+
+/// Collects the keys of a transformation that is no more. `stay`: those that do something stay as they are.
+fn forget(way: &Value, stay: bool, lost: &mut BTreeSet<String>) {
+    let kind = way["type"].as_str().unwrap_or_default();
+    let steps = way["transformations"].as_array().filter(|_| kind == "sequence");
+    steps.into_iter().flatten().for_each(|step| forget(step, stay, lost));
+    if stay && !["sequence", "identity"].contains(&kind) {
+        return;
+    }
+    let is_known = |key: &str| key == kind || ["type", "transformations"].contains(&key) || ENDS.contains(&key);
+    let keys = way.as_object().into_iter().flat_map(Map::keys);
+    lost.extend(keys.filter(|key| !is_known(key)).cloned());
 }
 
 fn beyond(path: &str, way: &str, to: OmeVersion) -> String {

@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use super::grid::PixelGrid;
+use crate::json::render_line;
 
 /// The transformations in the order in which they apply: those of sequences in their place, and none that do nothing.
 pub(super) fn in_order<'a>(ways: impl IntoIterator<Item = &'a Value>) -> Vec<&'a Value> {
@@ -51,12 +52,14 @@ pub(super) fn plain(grid: &PixelGrid) -> Vec<Value> {
 }
 
 fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
-    let Some(kind) = step["type"].as_str() else { return Err(format!("{step}, which has no type that is a text")) };
+    let Some(kind) = step["type"].as_str() else {
+        return Err(format!("{}, which has no type that is a text", render_line(step)));
+    };
     let said = &step[kind];
     if let (Value::Null, Some(path)) = (said, step["path"].as_str()) {
         return Err(format!("the {kind} that stands in the array {path:?}"));
     }
-    let unlike = |expected: String| format!("the {kind} {said}; expected {expected}");
+    let unlike = |expected: String| format!("the {kind} {}; expected {expected}", render_line(said));
     let numbers = || {
         let numbers = numbers(said).filter(|numbers| numbers.len() == dims);
         numbers.ok_or_else(|| unlike(format!("a {kind} of {dims} numbers")))
@@ -66,8 +69,12 @@ fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
         "scale" => Ok(PixelGrid { scale: numbers()?, translation: None }),
         "translation" => Ok(PixelGrid { scale: ones, translation: Some(numbers()?) }),
         "mapAxis" if is_in_order(said, dims) => Ok(PixelGrid { scale: ones, translation: None }),
-        "affine" => of_matrix(said, dims, 1).ok_or_else(|| format!("the affine {said}, which mixes axes")),
-        "rotation" => of_matrix(said, dims, 0).ok_or_else(|| format!("the rotation {said}, which mixes axes")),
+        "affine" => {
+            of_matrix(said, dims, 1).ok_or_else(|| format!("the affine {}, which mixes axes", render_line(said)))
+        }
+        "rotation" => {
+            of_matrix(said, dims, 0).ok_or_else(|| format!("the rotation {}, which mixes axes", render_line(said)))
+        }
         _ => Err(format!("a transformation of the type {kind:?}")),
     }
 }

@@ -13,7 +13,7 @@ mod ring;
 mod shard;
 #[cfg(all(test, not(loom)))]
 mod tests;
-mod volume;
+pub(crate) mod volume;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -121,7 +121,7 @@ def test_an_index_that_can_t_be_read_is_not_taken_for_chunks_that_are_not_there(
 
 def test_an_unsharded_array_is_told_which_options_are_about_it(tool, tmp_path):
     path = group(tmp_path / "g.zarr")
-    for words in [[], [tmp_path / "o.zarr"], [tmp_path / "o.zarr", "--ome", "0.6"], [tmp_path / "o.ozx"]]:
+    for words in [[], [tmp_path / "o.zarr"], [tmp_path / "o.ozx"]]:
         assert "--unsharded" in tool("repack", path, *words, code=2)
     zarr.open_group(tmp_path / "empty.zarr", mode="w", zarr_format=3)
     assert "holds no array" in tool("repack", tmp_path / "empty.zarr", tmp_path / "o.zarr", code=3)

@@ -109,7 +109,10 @@ impl ChunkManifest {
                 path.clone()
             }
             other => {
-                let reason = format!("the manifest is {other}; expected its path or the manifest itself");
+                let reason = format!(
+                    "the manifest is {}; expected its path or the manifest itself",
+                    document::render_line(other)
+                );
                 return Err(Error::format(folder.join(zarr3::DOCUMENT), reason));
             }
         };

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::format::node::NodeFormat;
-use crate::format::{provenance, zarr2, zarr3};
+use crate::format::node::{NodeFormat, OF_NODES};
+use crate::format::{precomputed, provenance, zarr2, zarr3};
 use crate::fs::{document, look};
 
 /// A tree of more levels, or of more nodes, is none that is looked at as a whole.
@@ -76,6 +76,12 @@ pub(crate) fn format_at(path: &Path) -> Option<NodeFormat> {
 /// Whether there is a group or an array at `path`, readable or not.
 pub(crate) fn has_node(path: &Path) -> bool {
     format_at(path).is_some()
+}
+
+/// Whether a link leads to a folder with documents of a node. None is read: it may be anybody's.
+pub(crate) fn leads_to_documents(link: &Path) -> bool {
+    let has = |name: &str| link.join(name).symlink_metadata().is_ok();
+    OF_NODES.into_iter().chain([precomputed::DOCUMENT]).any(has)
 }
 
 /// What the group at `path` says of OME-Zarr, which in Zarr v2 stands among all its attributes.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::central::CentralMetadata;
 pub(crate) use super::node::{Node, NodeKind};
 use super::visited::Visited;
-use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below, format_at};
+use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below, format_at, leads_to_documents};
 use crate::error::{Error, Result};
 use crate::format::node::{self, NodeFormat, OF_NODES};
 use crate::format::{provenance, zarr2};
@@ -204,6 +204,9 @@ impl Walk {
 
     /// Whether a folder is a node that the walk is to find.
     fn is_node(&self, path: &Path) -> Result<bool> {
+        if path.is_symlink() && !leads_to_documents(path) {
+            return Ok(false);
+        }
         Ok(has_document(path)? || (self.purpose == WalkPurpose::Folder && CentralMetadata::at(path)?.is_some()))
     }
 
@@ -482,5 +485,5 @@ fn attributes(path: &Path) -> Result<Value> {
     if attributes.is_null() || attributes.is_object() {
         return Ok(attributes);
     }
-    Err(Error::format(path, format!("its attributes are {attributes}; expected an object")))
+    Err(Error::format(path, format!("its attributes are {}; expected an object", document::render_line(&attributes))))
 }

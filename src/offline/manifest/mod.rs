@@ -164,7 +164,7 @@ impl WriteManifest {
         let root = dataset.canonicalize().map_err(|error| Error::io("open", dataset, error))?;
         look::refuse_archive(&root)?;
         if !root.is_dir() {
-            return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
+            return Err(look::no_root(&root));
         }
         let out = os::absolute(&out.map_or_else(|| manifest_path(dataset), Path::to_path_buf))?;
         check(&root, &out, options)?;

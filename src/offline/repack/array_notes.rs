@@ -11,6 +11,7 @@ use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::precomputed::GZIP;
+use crate::format::{DIMENSION_NAMES, names_to_json};
 use crate::fs::document;
 
 /// As sentences.
@@ -19,8 +20,9 @@ use crate::fs::document;
 ///
 /// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
-    let notes = [codecs(job, options), raw_bytes(job), fill_bits(job), empty_names(job)?, packed_files(job, options)?];
-    Ok(notes.into_iter().flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
+    let notes = [codecs(job, options), raw_bytes(job), fill_bits(job), other_names(job), empty_names(job)?];
+    let notes = notes.into_iter().chain([packed_files(job, options)?]);
+    Ok(notes.flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
 
 /// Codecs that the result has, and the old array had not, or not in this format.
@@ -56,6 +58,15 @@ fn fill_bits(job: &ArrayJob) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
     let without_words = (!to.layout.rules().is_tree).then(|| to.layout.dialect.name());
     without_words.and_then(|to| format::fill_value::note_of_bits(from.dtype, &from.fill, "the result", to))
+}
+
+/// An attribute of xarray's that names the dimensions otherwise than the array does, where the names take its place.
+fn other_names(job: &ArrayJob) -> Option<String> {
+    let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
+    let names = from.layout.names.as_deref().filter(|_| from.layout.rules().is_tree && !to.layout.rules().is_tree)?;
+    let attribute = from.attributes.get(DIMENSION_NAMES)?;
+    let is_other = *attribute != names_to_json(names);
+    is_other.then(|| format!("has an attribute {DIMENSION_NAMES:?} that is left out: its dimensions have other names"))
 }
 
 /// Dimensions whose name is empty: other formats have only null for these.

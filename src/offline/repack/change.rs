@@ -106,7 +106,8 @@ impl Change {
         let codec = match (&options.codec, &design) {
             (Some(codec), _) => codec.clone(),
             (None, Some(design)) => design.codec().clone(),
-            (None, None) => source.codec().clone(),
+            // Of the source, a checksum may have no place in the new format.
+            (None, None) => target.codec().clone(),
         };
         let (order, sync, reflink) = (options.order, options.sync, options.reflink);
         let (idle, idle_rooms, idle_workers, recent) = Default::default();

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
 use super::{groups, target};
-use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
+use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, OmeVersion, Volume};
 use crate::format::codecs::Chain;
 use crate::format::keys::RECORDS;
 use crate::format::layout::{Files, Layout};
@@ -25,6 +25,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
 use crate::offline::array::Array;
 use crate::plan::Plan;
+use crate::plan::volume::nanometers_in;
 
 /// An array as the writer would have written it.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(super) struct Design {
     config: Config,
     plan: Plan,
     documents: Vec<Document>,
+    /// What somebody should know of it, as a sentence.
+    note: Option<String>,
     /// The array's name, where it keeps its place in a tree of Zarr v2. Otherwise it becomes the image of a dataset.
     stays: Option<String>,
 }
@@ -96,10 +99,11 @@ impl Design {
         if let Some(name) = stays {
             let document = format::zarr2::array(&plan.array, &plan.array.layout.shape);
             let documents = vec![(hierarchy::below(name, zarr2::ARRAY), document)];
-            return Ok(Self { config, plan, documents, stays: Some(name.to_owned()) });
+            return Ok(Self { config, plan, documents, note: None, stays: Some(name.to_owned()) });
         }
         let documents = image_documents(array, said, &config, &plan)?;
-        Ok(Self { config, plan, documents, stays: None })
+        let note = note_of_resolution(array, &config, &plan, options);
+        Ok(Self { config, plan, documents, note, stays: None })
     }
 
     /// The array, in a dataset at `root`; nothing need be there.
@@ -115,6 +119,11 @@ impl Design {
     /// The array's name, if it keeps its place among others.
     pub(super) fn stays(&self) -> Option<&str> {
         self.stays.as_deref()
+    }
+
+    /// What somebody should know of it, as a sentence.
+    pub(super) fn note(&self) -> Option<String> {
+        self.note.clone()
     }
 
     /// How chunks are encoded.
@@ -170,8 +179,15 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     let is_named = |names: &[String]| groups::is_complete(names, config.dims.len());
     let is_image =
         plan.array.layout.names.as_deref().is_some_and(is_named) && ome::incompatibility(&config.dims).is_none();
+    // An array of others of which nothing is said is no image of OME-Zarr. A volume says all of its own.
+    let is_image = is_image && (metadata.layout.volume().is_some() || own != json!({}));
     let made = || (is_image && !user.contains_key("ome")).then(|| ome::image_attributes(config, &config.channels, &[]));
     let ome = said.or_else(made);
+    if let (true, Some(taken)) =
+        (rules(to).ome_versions.contains(&OmeVersion::V0_4), ngff::taken_in_0_4(ome.as_ref(), &user))
+    {
+        return Err(Error::format(array.path(), Refusal::Unsupported(groups::reason_of_taken(taken))));
+    }
     let image = format::ImageDescription {
         array: &plan.array,
         shape: &plan.array.layout.shape,
@@ -246,6 +262,10 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
         );
         return Err(Error::format(array.path(), Refusal::Unsupported(reason)));
     }
+    if volume && options.volume.resolution.is_none() {
+        let spaces: Vec<bool> = dims.iter().map(|dim| dim.kind == DimKind::Space).collect();
+        refuse_distances(array, attributes, &spaces)?;
+    }
     let own_channel = channel_dimension(attributes);
     for dim in &mut dims {
         if own_channel == Some(&dim.name) {
@@ -315,6 +335,47 @@ fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) -> Result<(), Str
 
 fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
     multiscales::images(attributes.get("ome")?).next()
+}
+
+/// Refuses distances of pixels that a volume has no resolution for. `spaces`: which dimensions it has one for.
+fn refuse_distances(array: &Array, attributes: &Map<String, Value>, spaces: &[bool]) -> Result<()> {
+    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == spaces.len()) else { return Ok(()) };
+    let Some(Ok(grid)) = image.levels().next().map(|level| image.place(level)) else { return Ok(()) };
+    let mut distances = image.axes().zip(&grid.scale).zip(spaces).filter(|(_, is_space)| **is_space);
+    match distances.find(|((_, scale), _)| **scale <= 0.0) {
+        Some(((axis, scale), _)) => {
+            let reason = format!(
+                "its image has the scale {scale} along {}, and a volume's resolution is above 0; the option \
+                 `volume.resolution` can give one",
+                axis.name.unwrap_or("an axis without a name")
+            );
+            Err(Error::format(array.path(), Refusal::Unsupported(reason)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// That a volume has a resolution in nanometers which nobody has said in a unit of length.
+fn note_of_resolution(array: &Array, config: &Config, plan: &Plan, options: &RepackOptions) -> Option<String> {
+    let [x, y, z] = plan.array.layout.volume()?.resolution?;
+    if array.layout().volume().is_some() || options.volume.resolution.is_some() {
+        return None;
+    }
+    let is_told = |dim: &Dim| dim.unit.as_deref().is_some_and(|unit| nanometers_in(unit).is_some());
+    let untold = config.dims.iter().filter(|dim| dim.kind == DimKind::Space && !is_told(dim));
+    let untold: Vec<String> = untold
+        .map(|dim| match &dim.unit {
+            Some(unit) => format!("{} (in {unit:?})", dim.name),
+            None => format!("{} (no unit)", dim.name),
+        })
+        .collect();
+    (!untold.is_empty()).then(|| {
+        format!(
+            "the resolution of the volume is {x},{y},{z} nanometers, which is a guess along {}: angstrom, nanometer, \
+             micrometer, millimeter and meter are converted; the option `volume.resolution` gives another",
+            untold.join(", ")
+        )
+    })
 }
 
 /// The scale that an array was in a volume. An array of a volume has z, y and x last, or y and x alone.

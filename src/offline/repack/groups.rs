@@ -62,6 +62,23 @@ impl RepackedGroup {
     }
 }
 
+/// Refuses groups with an attribute of their own where OME-Zarr 0.4 has another. `root`: the folder of the dataset.
+pub(super) fn refuse_taken(groups: &[RepackedGroup], root: &Path) -> Result<()> {
+    groups.iter().try_for_each(|group| {
+        let attributes = group.document["attributes"].as_object().cloned().unwrap_or_default();
+        let reason = ngff::taken_in_0_4(attributes.get(OME), &attributes).map(reason_of_taken);
+        reason.map_or(Ok(()), |reason| Err(unsupported(root, &group.name, reason)))
+    })
+}
+
+/// Why a group with such an attribute has no form in OME-Zarr 0.4.
+pub(super) fn reason_of_taken(attribute: String) -> String {
+    format!(
+        "has the attribute {attribute:?} beside OME-Zarr's metadata, which have another one of that name in zarr2; \
+         rename it, or choose zarr3"
+    )
+}
+
 fn unsupported(root: &Path, group: &str, reason: String) -> Error {
     Error::format(staging::below(root, group), Refusal::Unsupported(reason))
 }
@@ -81,6 +98,7 @@ pub(super) fn say_in(
     root: &Path,
 ) -> Result<Vec<String>> {
     if asked {
+        put_versions_of_labels(groups);
         groups.iter().try_for_each(|group| group.refuse_unknown(root))?;
     }
     let notes: Vec<_> = groups.iter_mut().map(|group| group.say_in(version, root)).collect::<Result<_>>()?;
@@ -88,6 +106,26 @@ pub(super) fn say_in(
     let nothing = "no group has OME-Zarr's metadata, so the option `ome` changes nothing";
     let nothing = (asked && !is_there).then(|| nothing.to_owned());
     Ok(notes.into_iter().flatten().chain(nothing).collect())
+}
+
+/// Gives a list of labels that has no version, as ome-zarr-py leaves it, that of the image around it.
+fn put_versions_of_labels(groups: &mut [RepackedGroup]) {
+    for at in 0..groups.len() {
+        let Some(image) = groups[at].name.strip_suffix("labels").map(|image| image.trim_end_matches('/')) else {
+            continue;
+        };
+        let around = groups.iter().find(|group| group.name == image);
+        let version = around.and_then(|group| group.document["attributes"].get(OME)?.get("version").cloned());
+        let list = groups[at]
+            .document
+            .get_mut("attributes")
+            .and_then(|said| said.get_mut(OME))
+            .filter(|ome| ome.get("labels").is_some_and(Value::is_array) && ome.get("version").is_none());
+        if let (Some(version), Some(list)) = (version, list) {
+            list["version"] = version;
+            groups[at].is_new = true;
+        }
+    }
 }
 
 /// Takes the writer's attribute away where nothing is left in it: another writer's array does not become one of this
@@ -148,11 +186,8 @@ pub(super) fn read_0_4(node: &Node, attributes: &mut Map<String, Value>) -> Resu
         return Ok(());
     }
     let is_labels = node.path.file_name().is_some_and(|name| name == "labels");
-    ngff::from_0_4(attributes, is_labels).map_err(|version| {
-        let reason = format!(
-            "has OME-Zarr {version}, and what is before 0.4 is not converted here; the dialect zarr2 keeps it as it is"
-        );
-        Error::format(&node.path, Refusal::Unsupported(reason))
+    ngff::from_0_4(attributes, is_labels).map_err(|reason| {
+        Error::format(&node.path, Refusal::Unsupported(reason + "; the dialect zarr2 keeps it as it is"))
     })
 }
 

@@ -355,9 +355,11 @@ fn designed(
     left.push(source.document().to_path_buf());
     let target = design.array(&Staging::place(roots.staging, ""));
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
+    let note = design.note();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
     let job = ArrayJob::new(name, Value::Object(document), false, change);
-    Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes: image.notes, ..ArrayJobs::of_kept(vec![job]) })
+    let notes = image.notes.into_iter().chain(note).collect();
+    Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes, ..ArrayJobs::of_kept(vec![job]) })
 }
 
 /// Documents that others take the place of.

@@ -8,7 +8,7 @@ use crate::fnv;
 use crate::format::zip::Content;
 use crate::fs::archives;
 use crate::fs::look::{self, DEPTH_MAX};
-use crate::fs::{Identity, LOCK_FILE, is_partial};
+use crate::fs::{Identity, LOCK_FILE, is_partial, links, system};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
@@ -58,7 +58,8 @@ impl FileListing {
         for path in look::list(folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let key = format!("{key}/{name}");
-            if look::is_folder(&path) {
+            // What a link leads to outside is no part of the dataset, unless it may be.
+            if look::is_folder(&path) && links::check(&path).is_ok() {
                 self.folder(&path, &key, depth + 1, visited)?;
             } else if name == RECEIPT {
                 self.receipts.push(path);
@@ -95,8 +96,10 @@ impl FileListing {
             Ok((len, (seconds, nanoseconds))) => {
                 self.lines.push(format!("{key}\0{len} {seconds}.{nanoseconds}\n"));
             }
-            // A link that leads nowhere, or a file that a manifest names and nobody has.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => self.lines.push(format!("{key}\0-\n")),
+            // A link that leads nowhere, or to itself, or a file that a manifest names and nobody has.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound || system::is_loop(&error) => {
+                self.lines.push(format!("{key}\0-\n"))
+            }
             Err(error) => return Err(Error::io("look at", path, error)),
         }
         Ok(())

@@ -165,7 +165,7 @@ impl Repack {
         }
         let options = &options.with_dialect(nodes::dialect_of(&nodes, &options)?);
         options.check()?;
-        let selection = Selection::new(&nodes, options)?;
+        let selection = Selection::new(&nodes, options)?.into(out.is_some());
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
         let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };

@@ -16,7 +16,7 @@ pub(super) fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
         look::refuse_archive(&root)?;
     }
     if !look::is_root(&root) {
-        return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
+        return Err(look::no_root(&root));
     }
     links::enter(&root);
     Ok(root)

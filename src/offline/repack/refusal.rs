@@ -54,6 +54,10 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
     }
     let help = match options.to() {
         _ if options.is_unsharded() => "",
+        _ if options.ome.is_some() => {
+            "; the option `ome` changes what groups say of others only in a new dataset, unless the option `sharding` \
+             takes these arrays as well, whose chunks are files"
+        }
         dialect if !rules(dialect).shares_files => {
             "; its chunks are files already, and nothing is asked for that would change them: the option `codec` \
              does, or the option `chunk`, and the option `sharding` takes them as they are"

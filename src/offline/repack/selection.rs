@@ -25,6 +25,8 @@ pub(super) struct Selection<'a> {
     skip: Vec<&'a str>,
     /// The arrays in which this crate's writer keeps what came with each frame: these stay as it writes them.
     records: HashSet<String>,
+    /// The result is a new dataset.
+    copied: bool,
 }
 
 impl<'a> Selection<'a> {
@@ -35,7 +37,7 @@ impl<'a> Selection<'a> {
     pub(super) fn new(nodes: &[Node], options: &'a RepackOptions) -> Result<Self> {
         let keys = |names: &'a [String]| names.iter().map(|name| name.trim_matches('/')).collect();
         let (only, skip, records) = (keys(&options.only), keys(&options.skip), own_records(nodes));
-        let selection = Self { options, only, skip, records };
+        let selection = Self { options, only, skip, records, copied: false };
         for (field, names) in [("only", &options.only), ("skip", &options.skip)] {
             if names.iter().any(String::is_empty) {
                 let reason = "is no name; name an array or a group, or the whole dataset by \"/\"";
@@ -58,6 +60,11 @@ impl<'a> Selection<'a> {
             }
         }
         Ok(selection)
+    }
+
+    /// The same for a result that is a new dataset, if it is one.
+    pub(super) fn into(self, copied: bool) -> Self {
+        Self { copied, ..self }
     }
 
     /// Whether the names choose an array.
@@ -88,9 +95,11 @@ impl<'a> Selection<'a> {
 
     /// Whether something is asked for that changes an array of Zarr v3 whose chunks are files, and stay files.
     fn is_changed(&self, node: &Node, array: &Array) -> bool {
-        let RepackOptions { codec, chunk, shard, .. } = self.options;
+        let RepackOptions { codec, chunk, shard, ome, .. } = self.options;
+        // What groups say of it anew goes into a new dataset, and it goes along.
+        let goes_along = ome.is_some() && self.copied && array.manifest().is_none();
         self.stays_files(array)
-            && (codec.is_some() || (!chunk.is_empty() && shard.is_empty()))
+            && (codec.is_some() || (!chunk.is_empty() && shard.is_empty()) || goes_along)
             && !array.shape().is_empty()
             && !self.records.contains(&node.name)
     }

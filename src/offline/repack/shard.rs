@@ -196,7 +196,8 @@ impl Change {
             let Some(at) = at.filter(|_| index.entry(chunk.entry) == Ok(Some(chunk.range))) else {
                 return Err(differs(format!("the index entry of chunk {}", chunk.entry)));
             };
-            let digest = self.digest_of_written(StoredChunk { file: &file, range: chunk.range, at: &at })?;
+            let digest = self.digest_of_written(StoredChunk { file: &file, range: chunk.range, at: &at });
+            let digest = digest.map_err(|error| about(error, partial, &at))?;
             if digest == chunk.digest { Ok(()) } else { Err(differs(format!("chunk {at:?}"))) }
         };
         self.pool.install(|| written.par_iter().try_for_each(compare))

@@ -90,7 +90,7 @@ impl<'a> ShardWriter<'a> {
             let make = |(at, encoded_chunk): (&Vec<u64>, &mut EncodedChunk)| {
                 self.tally.counters.go_on()?;
                 encoded_chunk.entry = change.target.layout().file_of(at).1;
-                change.cut(&region, &pixels, at, encoded_chunk)
+                change.cut(&region, &pixels, at, encoded_chunk).map_err(|error| about(error, self.path, at))
             };
             change.pool.install(|| places.par_iter().zip(rooms.par_iter_mut()).try_for_each(make))?;
             self.write(&rooms[..places.len()])?;

@@ -82,6 +82,7 @@ pub(super) fn jobs(
     notes.extend(lists.notes);
     // What 0.6 has and 0.5 has not, 0.4 has not either.
     notes.extend(groups::say_in(&mut groups, OmeVersion::V0_5, options.ome.is_some(), roots.root)?);
+    groups::refuse_taken(&groups, roots.root)?;
     Ok(ArrayJobs { jobs, form: ResultForm::Zarr2, groups, left, records: None, files: lists.files, notes })
 }
 

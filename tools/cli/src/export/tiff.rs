@@ -265,7 +265,8 @@ fn ome_xml(image: &ExportedRegion) -> Result<String, Failure> {
         let unit = axis.unit.as_deref().and_then(ome_unit);
         if let (Some(letter), Some(unit)) = (letter, unit) {
             let name = if *letter == 'T' { "TimeIncrement".to_owned() } else { format!("PhysicalSize{letter}") };
-            if *letter != 'C' {
+            // The schema has sizes above 0 alone.
+            if *letter == 'T' || (*letter != 'C' && axis.scale > 0.0) {
                 write!(pixels, " {name}=\"{}\" {name}Unit=\"{unit}\"", axis.scale).expect("a string takes it");
             }
         }

@@ -106,6 +106,13 @@ fn is_huge(text: &str) -> bool {
         && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
+/// The digits, and perhaps the sign, of an integer that 64 bits don't hold, of which [`parse`] has made this text.
+pub(crate) fn long_integer(text: &str) -> Option<&str> {
+    let token = text.strip_prefix('\0')?;
+    let digits = token.strip_prefix('-').unwrap_or(token);
+    (digits.len() > 1 && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(token)
+}
+
 /// The first number in a document that JSON has no word for, and where it stands, as a JSON pointer.
 pub(crate) fn beyond_json(document: &Value) -> Option<(String, &str)> {
     fn inner((place, value): (String, &Value)) -> Option<(String, &str)> {
