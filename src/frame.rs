@@ -1,7 +1,7 @@
 //! A frame buffer in the camera's hands, until it is committed; and a committed frame that somebody looks at.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -203,7 +203,8 @@ impl FrameMut {
             }
             let (frame, kept) = commit(self.loan);
             let arrival = Arrival { number, frame: Some(frame), dropped_before: self.dropped_before };
-            engine.counters.frames_accepted.fetch_add(1, Relaxed);
+            // Release: whoever sees it counted sees that its number is claimed.
+            engine.counters.frames_accepted.fetch_add(1, Release);
             let sent = engine.arrivals.0.try_send(arrival);
             debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
             engine.numbers.sent(number);

@@ -216,6 +216,11 @@ impl Numbers {
         self.patience.fetch_min(to, Ordering::Relaxed);
     }
 
+    /// Whether somebody has claimed a number, and its frame is not in the queue yet.
+    pub(crate) fn is_on_its_way(&self, number: u64) -> bool {
+        number < self.claimed_end() && self.place(number).load(Ordering::Acquire) == mark(number, ON_ITS_WAY)
+    }
+
     /// The frame `number` is in the queue.
     pub(crate) fn sent(&self, number: u64) {
         // It may have been let go by now.

@@ -1,7 +1,7 @@
 //! What all threads of one acquisition share, but for the sequencer: that one and its parts can't reach themselves from
 //! here.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock};
 use std::time::Duration;
 
@@ -262,7 +262,7 @@ impl Shared {
         // where that was done for a layer that waits for more, and one that is written was accepted.
         let frames_durable = counters.frames_durable.load(Relaxed);
         let frames_written = counters.frames_written.load(Relaxed).max(frames_durable);
-        let frames_accepted = counters.frames_accepted.load(Relaxed).max(frames_written);
+        let frames_accepted = counters.frames_accepted.load(Acquire).max(frames_written);
         Stats {
             frames_accepted,
             frames_written,

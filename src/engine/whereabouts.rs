@@ -35,9 +35,11 @@ impl Engine {
         if let Some(view) = self.view_in_layer(&at) {
             return Whereabouts::Ring(view);
         }
+        // Before the queue: who has claimed it counts it as accepted, and then puts it there.
+        let is_on_its_way = self.numbers.is_on_its_way(number);
         let sequencer = self.sequencer.lock().unpoisoned();
-        let (is_settled, waits) =
-            (sequencer.is_settled(number), sequencer.keeps(number) || !self.arrivals.1.is_empty());
+        let waits = is_on_its_way || sequencer.keeps(number) || !self.arrivals.1.is_empty();
+        let is_settled = sequencer.is_settled(number);
         let shards = self.plan.shards.locate(number);
         let is_parked = sequencer.has_parked(shards.block);
         drop(sequencer);

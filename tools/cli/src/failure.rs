@@ -221,7 +221,7 @@ pub(crate) fn with_options(text: &str) -> String {
 }
 
 /// The options that set fields of the library's configuration.
-const OPTIONS: [(&str, &str); 49] = [
+const OPTIONS: [(&str, &str); 50] = [
     ("dims.chunk", "--chunk"),
     ("dims.shard", "--shard"),
     ("dims.size", "--shape"),
@@ -262,6 +262,7 @@ const OPTIONS: [(&str, &str); 49] = [
     ("levels", "--levels"),
     ("pyramid", "--pyramid"),
     ("pyramid.depth", "--z"),
+    ("depth", "--z"),
     ("pyramid.levels", "--levels"),
     ("pyramid.y", "--keep"),
     ("dims.scale", "--pixel-size"),
