@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::archive_file::is_archive_name;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::format::keys::NAME_BYTES_MAX;
 use crate::format::node::OF_ZARR2_NODES;
 use crate::format::zarr3::DOCUMENT;
 use crate::format::{consolidated, rules, zarr3};
@@ -105,7 +106,7 @@ pub(crate) fn refuse_name(name: &str) -> Option<&'static str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let is_reserved = ["ome", DOCUMENT].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
     let is_hidden = name.starts_with('.') || name.starts_with("__");
-    (name.is_empty() || name.len() > 200 || is_hidden || is_reserved || !name.chars().all(plain)).then_some(
+    (name.is_empty() || name.len() > NAME_BYTES_MAX || is_hidden || is_reserved || !name.chars().all(plain)).then_some(
         "1 to 200 letters, digits, _, - and . are possible, not starting with a dot or with __, which Zarr reserves, \
          and neither OME nor zarr.json",
     )

@@ -10,6 +10,10 @@ pub(crate) fn is_below(path: &str) -> bool {
     !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// A node's name is that of a folder, for which file systems have 255 bytes, also with what hidden names begin and end
+/// with.
+pub(crate) const NAME_BYTES_MAX: usize = 200;
+
 /// The group of an image's records. For each field it has an array of one dimension, in the format of Zarr v3 whatever
 /// the image is.
 pub(crate) const RECORDS: &str = "records";

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::format::keys::NAME_BYTES_MAX;
 use crate::record::{FIXED_FIELDS, RECORD_FIELDS_MAX, RecordColumn};
 
 /// The fields of a frame's record, in the order in which they lie in it.
@@ -36,9 +37,6 @@ impl RecordPlan {
         &self.fields[FIXED_FIELDS.len()..]
     }
 }
-
-/// It is the name of a folder, for which file systems have 255 bytes, also with what hidden names begin and end with.
-const NAME_BYTES_MAX: usize = 200;
 
 fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

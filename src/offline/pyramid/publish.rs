@@ -8,10 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::image::{MultiscaleImage, NewLevel, describe};
 use super::options::PyramidOptions;
-use super::replaceable::AXIS_NAMES;
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
-use crate::format::zarr3;
+use crate::format::{DIMENSION_NAMES, zarr3};
 use crate::fs::{self as os, document, look};
 use crate::offline::repack::consolidated::Consolidated;
 use crate::offline::repack::documents::put;
@@ -201,6 +200,6 @@ fn says_nothing(file: &Path) -> Result<bool> {
     let has_only = |fields: &Value, known: &[&str]| {
         fields.as_object().is_none_or(|fields| fields.keys().all(|key| known.contains(&key.as_str())))
     };
-    let is_plain = has_only(&document, &OF_ALL) && has_only(&document["attributes"], &[AXIS_NAMES]);
+    let is_plain = has_only(&document, &OF_ALL) && has_only(&document["attributes"], &[DIMENSION_NAMES]);
     Ok(document["node_type"] == "group" && is_plain)
 }

@@ -7,17 +7,16 @@ use std::path::{Path, PathBuf};
 use super::image::MultiscaleImage;
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
-use crate::format::zarr3;
+use crate::format::provenance::ATTRIBUTE;
+use crate::format::{DIMENSION_NAMES, zarr3};
 use crate::fs::{LOCK_FILE, document, is_partial, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::{below, groups_around};
 use crate::offline::repack::staging::is_behind_link;
 use crate::ome::multiscales;
 
-/// The attribute by which xarray names axes, beside `dimension_names`.
-pub(super) const AXIS_NAMES: &str = "_ARRAY_DIMENSIONS";
 /// Attributes of a level that are nobody's own: a new one does without.
-const DERIVED: [&str; 2] = ["shardwright", AXIS_NAMES];
+const DERIVED: [&str; 2] = [ATTRIBUTE, DIMENSION_NAMES];
 
 impl MultiscaleImage {
     /// Refuses a document whose datasets can't be told apart from level 0, which would go with them.
