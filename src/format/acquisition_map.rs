@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::layout::Layout;
 use super::precomputed::volume::{DEALT_MAX, Volume};
 use super::provenance::Provenance;
-use crate::geometry::{MAX_OUTER, Order, digits, for_each_position};
+use crate::geometry::{MAX_OUTER, Order, digits, for_each_position, position};
 
 /// The most frames that a writer's ring, and so a chunk of its, can hold.
 const FRAMES_A_CHUNK_MAX: u64 = 1 << 22;
@@ -109,8 +109,27 @@ impl AcquisitionMap {
             return position.first().copied();
         }
         let grid = self.layout.file_grid();
-        let dims = self.order.acquired().iter().copied().chain([self.outer(), self.outer() + 1]);
-        digits(dims.map(|dim| (position[dim], grid[dim])))
+        digits(self.shard_dims().into_iter().map(|dim| (position[dim], grid[dim])))
+    }
+
+    /// The dimensions in which shards are numbered, the slowest first.
+    fn shard_dims(&self) -> Vec<usize> {
+        self.order.acquired().iter().copied().chain([self.outer(), self.outer() + 1]).collect()
+    }
+
+    /// The name, below the array's folder, of the shard of a number.
+    pub(crate) fn shard_key(&self, number: u64) -> String {
+        if !self.has_boxes() {
+            return self.layout.file_key(&[number]);
+        }
+        let grid = self.layout.file_grid();
+        let dims = self.shard_dims();
+        let mut counts: Vec<u64> = dims.iter().map(|&dim| grid[dim].max(1)).collect();
+        // The slowest one may grow.
+        counts[0] = u64::MAX;
+        let mut at = vec![0; grid.len()];
+        dims.iter().zip(position(number, &counts)).for_each(|(&dim, digit)| at[dim] = digit);
+        self.layout.file_key(&at)
     }
 
     /// The place of a shard's chunk in the array's grid of chunks.
@@ -289,6 +308,8 @@ mod tests {
                     let grid = cells.grid_position(at.block, at.cell);
                     let expected = (at.block * cells.cells_a_block + at.cell) * 6 + 3 + 2;
                     assert_eq!(map.shard_number(&[grid[0], grid[1], grid[2], 1, 2]), Some(expected));
+                    let key = map.layout.file_key(&[grid[0], grid[1], grid[2], 1, 2]);
+                    assert_eq!(map.shard_key(expected), key);
                     let chunk = [grid[0], grid[1], grid[2], 1, 2];
                     let frame = map.frame_position(number).unwrap();
                     assert_eq!(map.frame_number(&frame), Some(number));

@@ -52,6 +52,15 @@ pub(crate) fn is_of_any_version(ome: &Value) -> bool {
     is_ome(ome) || KEYS.iter().chain(&MORE).any(|key| ome.get(*key).is_some())
 }
 
+/// Refuses, as a sentence about the group, what OME-Zarr says among its attributes in a version before 0.4.
+pub(crate) fn refuse_old(attributes: &Map<String, Value>, is_labels: bool) -> Result<(), String> {
+    let found: Vec<&str> = KEYS.into_iter().filter(|key| is_of_ome(attributes, key, is_labels)).collect();
+    match old_version(attributes, &found) {
+        Some(version) => Err(format!("has OME-Zarr {version}, and what is before 0.4 is not converted here")),
+        None => Ok(()),
+    }
+}
+
 /// Moves what OME-Zarr 0.4 says among a group's attributes to where 0.5 has it. What stands there already stays, and so
 /// does what is only called like OME-Zarr's. `is_labels`: the group is called `labels`.
 ///
@@ -72,9 +81,7 @@ pub(crate) fn from_0_4(attributes: &mut Map<String, Value>, is_labels: bool) -> 
             ))
         });
     }
-    if let Some(version) = old_version(attributes, &found) {
-        return Err(format!("has OME-Zarr {version}, and what is before 0.4 is not converted here"));
-    }
+    refuse_old(attributes, is_labels)?;
     let mut ome = Map::from_iter([("version".to_owned(), json!("0.5"))]);
     for key in found {
         let Some(mut value) = attributes.shift_remove(key) else { continue };

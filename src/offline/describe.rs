@@ -118,6 +118,8 @@ pub struct ArrayDescription {
     pub chunks_present: u64,
     /// Chunks within the array's shape that read as the fill value.
     pub chunks_empty: u64,
+    /// Chunks within the array's shape of which nothing is known, because their shard's index or their entry in it is damaged.
+    pub chunks_unknown: u64,
     /// Bytes of the whole array, uncompressed.
     pub bytes_logical: u64,
     /// Bytes of all encoded chunks.
@@ -199,6 +201,8 @@ struct FileSums {
     present: u64,
     /// Chunks that files name, wherever they belong.
     named: u64,
+    /// Chunks whose shard's index, or whose entry in it, is damaged.
+    unknown: u64,
     payload: u64,
     length: u64,
     disk: u64,
@@ -224,6 +228,7 @@ impl FileSums {
         self.files += other.files;
         self.present += other.present;
         self.named += other.named;
+        self.unknown = self.unknown.saturating_add(other.unknown);
         self.payload = self.payload.saturating_add(other.payload);
         self.length = self.length.saturating_add(other.length);
         self.disk = self.disk.saturating_add(other.disk);
@@ -244,7 +249,7 @@ impl FileSums {
 }
 
 fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
-    let sums = match array.manifest() {
+    let mut sums = match array.manifest() {
         Some(manifest) => weigh_manifest(array, manifest)?,
         None => {
             let (files, listed) = match array.files() {
@@ -255,6 +260,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
             sums.try_reduce(FileSums::default, |a, b| Ok(a.plus(b)))?.plus(listed)
         }
     };
+    sums.damaged.sort();
     let grid = array.layout().chunk_grid();
     let location = array.layout().index_location().map(|location| match location {
         IndexLocation::Start => "start".to_owned(),
@@ -275,7 +281,11 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         shard_files: sums.files,
         chunks_present: sums.present,
         // A file that is not read is a chunk, or a shard of which nobody knows how many are empty.
-        chunks_empty: product(&grid).unwrap_or(u64::MAX).saturating_sub(sums.present + sums.unread),
+        chunks_empty: product(&grid)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(sums.present + sums.unread)
+            .saturating_sub(sums.unknown),
+        chunks_unknown: sums.unknown,
         bytes_logical: format::bytes(array.shape(), array.dtype()).unwrap_or(u64::MAX),
         bytes_payload: sums.payload,
         bytes_files: sums.length,
@@ -302,7 +312,13 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<FileSums> {
     }
     let index = match array.read_index(&file, position, None) {
         Ok(index) => index,
-        Err(error) => return Ok(sums.plus(FileSums::of_unread(error)?)),
+        Err(error) => {
+            let mut unread = FileSums::of_unread(error)?;
+            if unread.unread == 0 && array.layout().has_boxes() {
+                unread.unknown = array.layout().chunks_of(position).1.iter().product();
+            }
+            return Ok(sums.plus(unread));
+        }
     };
     let damaged = index.broken().map(|reason| format!("{}: {reason}", path.display()));
     sums.damaged.extend(damaged.take(DAMAGED_MAX));
@@ -317,10 +333,12 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<FileSums> {
                 sums.present += u64::from(inside);
                 ranges.push(range);
             }
-            Err(reason) if sums.damaged.len() < DAMAGED_MAX => {
-                sums.damaged.push(format!("{}: chunk {chunk} of the shard: {reason}", path.display()));
+            Err(reason) => {
+                sums.unknown += 1;
+                if sums.damaged.len() < DAMAGED_MAX {
+                    sums.damaged.push(format!("{}: chunk {chunk} of the shard: {reason}", path.display()));
+                }
             }
-            Err(_) => {}
         }
     }
     // A damaged entry's bytes are unknown, and count as a gap.

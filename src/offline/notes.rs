@@ -1,5 +1,6 @@
 //! What somebody should know who reads an array's pixels.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -102,7 +103,9 @@ impl Array {
 
     /// The attributes among which a writer speaks of the array, and the document that has them.
     pub(super) fn said(&self) -> Result<Option<(PathBuf, Value)>> {
-        let parent = self.path().parent().unwrap_or(Path::new(""));
+        // A path such as `.` ends in no name that could be left off.
+        let whole = self.path().file_name().is_none().then(|| fs::canonicalize(self.path()).ok()).flatten();
+        let parent = whole.as_deref().unwrap_or(self.path()).parent().unwrap_or(Path::new(""));
         for (file, pointer) in [
             (self.path().join(zarr2::ATTRIBUTES), ""),
             (self.document().to_path_buf(), ""),

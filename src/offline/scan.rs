@@ -59,6 +59,8 @@ pub(super) struct Scan {
     pub(super) seen: Vec<Seen>,
     /// Headers that are whole, but belong to another dataset, image, shard or place.
     pub(super) strangers: u64,
+    /// Another shard of the same image that the first such header belongs to, and how many of these belong to it.
+    pub(super) of_shard: Option<(u64, u64)>,
 }
 
 impl ExpectedHeaders<'_> {
@@ -71,13 +73,28 @@ impl ExpectedHeaders<'_> {
         }
     }
 
+    /// The number of the shard that a header belongs to, if it is another one of the same image.
+    pub(super) fn other_shard(&self, header: &SlotHeader) -> Option<u64> {
+        (header.dataset == self.own.writer && header.shard != self.shard).then_some(header.shard)
+    }
+
+    pub(super) fn belongs_to(&self, shard: u64) -> String {
+        format!("it belongs to the shard {}", self.map.shard_key(shard))
+    }
+
+    /// What is to be said of a file with slot headers of another shard.
+    pub(super) fn misplaced(&self, shard: u64) -> String {
+        let key = self.map.shard_key(shard);
+        format!("by its slot headers, it is the shard {key} of the same image; give it that name back")
+    }
+
     /// Why a header at `at` can't be one of this shard's; `None` if it can.
     pub(super) fn objection(&self, header: &SlotHeader, at: u64) -> Option<String> {
         if header.dataset != self.own.writer {
             return Some("it belongs to another dataset, or another image of this one".into());
         }
-        if header.shard != self.shard {
-            return Some(format!("it belongs to shard {}, and this is shard {}", header.shard, self.shard));
+        if let Some(shard) = self.other_shard(header) {
+            return Some(self.belongs_to(shard));
         }
         let chunk = u64::from(header.chunk);
         if chunk >= self.chunks {
@@ -215,6 +232,10 @@ impl Scanner<'_> {
         let Some(header) = read_header(self.file, at)? else { return Ok(None) };
         if self.expected.objection(&header, at).is_some() {
             self.scan.strangers += 1;
+            if let Some(shard) = self.expected.other_shard(&header) {
+                let (first, count) = self.scan.of_shard.unwrap_or((shard, 0));
+                self.scan.of_shard = Some((first, count + u64::from(shard == first)));
+            }
             return Ok(None);
         }
         let range = Range { offset: at + HEADER, nbytes: header.nbytes };

@@ -139,7 +139,42 @@ fn shards_that_changed_places_are_found() {
     let [first, second] = shards.clone().map(|shard| fs::read(shard).unwrap());
     fs::write(&shards[0], second).unwrap();
     fs::write(&shards[1], first).unwrap();
-    expect_damage(&path, "it belongs to shard 1, and this is shard 0");
+    let [first, second] = ["0/c/0/0/0: by its slot headers, it is the shard c/1/0/0", "0/c/1/0/0: by"];
+    expect_damage(&path, first);
+    expect_damage(&path, second);
+    assert_eq!(check(&path).damage, 2, "one finding for each file");
+    let recovery = recovered(&path, false).unwrap();
+    let reasons: Vec<_> = recovery.images[0].shards.iter().filter_map(|shard| shard.reason.as_deref()).collect();
+    assert!(reasons[0].contains("the shard c/1/0/0") && reasons[1].contains("the shard c/0/0/0"), "{reasons:?}");
+}
+
+#[test]
+fn a_damaged_index_is_no_file_that_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path(), &small(FIXED), 8);
+    let before = sound(&path).arrays[0].chunks;
+    for shard in ["0/c/0/0/0", "0/c/1/0/0"].map(|shard| path.join(shard)) {
+        let mut bytes = fs::read(&shard).unwrap();
+        bytes.last_mut().map(|last| *last ^= 1).unwrap();
+        fs::write(&shard, bytes).unwrap();
+    }
+    let found = check(&path);
+    assert_eq!((found.damage, found.arrays[0].chunks, found.arrays[0].unknown), (2, 0, before));
+    expect_damage(&path, "the index is damaged");
+    recovered(&path, true).unwrap();
+    // Its writer was not stopped.
+    assert_eq!(
+        sound(&path).findings.iter().map(|finding| &*finding.what).collect::<Vec<_>>(),
+        ["was recovered; 0 frames are missing"]
+    );
+}
+
+#[test]
+fn an_array_that_is_named_from_within_is_its_writers_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path(), &small(FIXED), 3);
+    let found = check(&path.join("0/c/.."));
+    assert_eq!((found.arrays[0].headers, found.arrays[0].without_header), (12, 0));
 }
 
 #[test]

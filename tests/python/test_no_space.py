@@ -111,6 +111,8 @@ def test_an_export_to_a_full_disk_leaves_nothing(on_small_disk, tmp_path):
         done = on_small_disk("1m", script % ending)
         error = json.loads(done.stdout)["error"]
         assert done.returncode == 1 and error["kind"] == "no-space", done.stderr
+        # The output is meant, by its own name.
+        assert error["path"].endswith(f"/disk/a.{ending}") and error["path"] in error["message"]
         assert f"a.{ending}" not in done.stderr.splitlines()[-1]
 
 

@@ -42,6 +42,10 @@ pub(crate) use volume::{Shards, Volume, chunk_ids};
 /// The document of a volume.
 pub(crate) const DOCUMENT: &str = "info";
 
+/// The members of the document that name folders of other data beside the scales.
+#[cfg(feature = "offline")]
+pub(crate) const FOLDERS: [&str; 3] = ["mesh", "skeletons", "segment_properties"];
+
 const TYPE: &str = "neuroglancer_multiscale_volume";
 const SHARDED: &str = "neuroglancer_uint64_sharded_v1";
 

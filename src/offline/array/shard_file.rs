@@ -97,6 +97,11 @@ impl ShardFile {
         self.packed_len.unwrap_or(self.len)
     }
 
+    /// Whether it is compressed as a whole, which a checksum of its own vouches for.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.packed_len.is_some()
+    }
+
     /// Bytes that the file system has given to the file.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.disk_bytes

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, Speaker, below, has_node};
 use crate::error::{Error, Result};
+use crate::format::keys::is_below;
 use crate::format::layout::Layout;
 use crate::format::{precomputed, zarr3, zarr3_draft};
 use crate::fs::{document, look};
@@ -101,7 +102,7 @@ impl CentralMetadata {
     pub(crate) fn of(path: &Path) -> Result<Option<(Self, String)>> {
         for root in path.ancestors().skip(1).take(DEPTH_MAX) {
             let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
-            if !crate::format::keys::is_below(&name) {
+            if !is_below(&name) {
                 return Ok(None);
             }
             // What stands above a path is no concern of those who read something else there.
@@ -124,9 +125,11 @@ impl CentralMetadata {
         precomputed::said_of_scale(self.info.as_ref()?, name)
     }
 
-    /// Cloud-volume's file beside a volume, which says who made it.
-    pub(super) fn provenance(&self) -> Option<PathBuf> {
-        self.info.is_some().then(|| self.root.join("provenance"))
+    /// What stands beside a volume's scales by its own word, and cloud-volume's file, which says who made it.
+    pub(super) fn companions(&self) -> Vec<PathBuf> {
+        let Some(info) = &self.info else { return Vec::new() };
+        let names = precomputed::FOLDERS.iter().filter_map(|key| info.get(*key)?.as_str());
+        names.filter(|name| is_below(name)).chain(["provenance"]).map(|name| self.root.join(name)).collect()
     }
 
     /// The folders below the root that the central's own files stand in.

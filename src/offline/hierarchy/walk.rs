@@ -400,7 +400,11 @@ impl Walk {
                     self.array(array, &below(name, node), depth)?;
                 }
                 Ok(None) => {}
-                Err(error) => self.broken(error, &path.join(node), &below(name, node))?,
+                Err(error) => {
+                    // Its chunks are its own, read here or not.
+                    folders.push(path.join(node));
+                    self.broken(error, &path.join(node), &below(name, node))?;
+                }
             }
         }
         if self.purpose == WalkPurpose::Tree {
@@ -416,7 +420,7 @@ impl Walk {
             }
         }
         let mut known = central.folders();
-        known.extend(central.provenance());
+        known.extend(central.companions());
         self.children(path, name, depth, &Beside::Known(known))
     }
 

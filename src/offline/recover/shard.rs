@@ -344,8 +344,12 @@ impl ShardRecovery {
         keeps_empty: bool,
     ) {
         let leave = |reason: &str| Action::Leave(reason.to_owned());
+        if let Some((shard, _)) = scan.of_shard.filter(|(_, count)| *count == scan.strangers) {
+            self.shard.action = leave(&expected.misplaced(shard));
+            return;
+        }
         self.shard.action = match named.filter(|named| !named.broken).map(IndexedChunks::count) {
-            _ if scan.strangers > 0 => leave("its slot headers belong to another dataset or another shard"),
+            _ if scan.strangers > 0 => leave("its slot headers belong to another dataset, image or shard"),
             // Where a reader wants every shard to be there, the writer leaves empty ones.
             Some(0) if keeps_empty && named.is_some_and(|named| named.tail_at == Some(0)) => {
                 self.sums.closed = true;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::array_notes;
 use super::jobs::{ArrayJobs, Roots};
 use super::missing;
+use super::options::{RepackOptions, Sharding};
 use super::selection::Selection;
-use super::{refusal, zarr2_tree};
+use super::{groups, nodes, refusal, zarr2_tree};
+use crate::config::OmeVersion;
 use crate::error::{Error, Result};
 use crate::format::rules;
 use crate::offline::hierarchy::walk::Node;
@@ -20,6 +22,19 @@ pub(super) fn absent(nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<Br
     if is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
 }
 
+pub(super) const NOTE_OF_FILES: &str = "each chunk stays a file of its own; the option `shard` puts them into shards";
+
+/// The options with which a dataset is repacked that has chunks in files of their own and nothing else: these stay
+/// files where nothing is asked for that concerns them. `None`: there is no need for other options.
+pub(super) fn keeping_files(nodes: &[Node], selection: &Selection<'_>, copied: bool) -> Option<RepackOptions> {
+    let options = selection.options;
+    let is_asked = copied || options.ome.is_some();
+    let is_open = options.shard.is_empty() && options.index_location.is_none() && options.index_checksum.is_none();
+    let some_are_meant = nodes::all_arrays(nodes).any(|(node, array)| selection.is_meant(node, array));
+    (is_asked && is_open && rules(options.to()).is_tree && !some_are_meant)
+        .then(|| RepackOptions { sharding: Sharding::Unsharded, ..options.clone() })
+}
+
 /// All that there is to do, with what somebody should know of it. Refuses what lacks arrays that its documents promise,
 /// then what holds none, or none that the options are about.
 pub(super) fn jobs(
@@ -30,6 +45,9 @@ pub(super) fn jobs(
 ) -> Result<ArrayJobs> {
     let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
     let of_nodes: Vec<_> = of_levels.chain(stale::among(&nodes).into_iter().map(Stale::note)).collect();
+    if selection.options.ome == Some(OmeVersion::V0_4) {
+        groups::refuse_old(&nodes)?;
+    }
     let has_arrays = nodes.iter().any(|node| node.array().is_some());
     let chosen = nodes.iter().filter(|node| selection.takes(&node.name));
     let ranks: Vec<usize> = chosen.filter_map(|node| Some(node.array()?.shape().len())).collect();

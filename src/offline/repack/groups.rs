@@ -185,10 +185,27 @@ pub(super) fn read_0_4(node: &Node, attributes: &mut Map<String, Value>) -> Resu
     if !matches!(node.kind, NodeKind::Group(None)) || look::is_file(&node.path.join(zarr3::DOCUMENT)) {
         return Ok(());
     }
-    let is_labels = node.path.file_name().is_some_and(|name| name == "labels");
-    ngff::from_0_4(attributes, is_labels).map_err(|reason| {
+    ngff::from_0_4(attributes, is_labels(node)).map_err(|reason| {
         Error::format(&node.path, Refusal::Unsupported(reason + "; the dialect zarr2 keeps it as it is"))
     })
+}
+
+/// Refuses to call OME-Zarr 0.4 what groups of Zarr v2 say in an older version.
+pub(super) fn refuse_old(nodes: &[Node]) -> Result<()> {
+    let is_group = |node: &&Node| matches!(node.kind, NodeKind::Group(None));
+    for node in nodes.iter().filter(is_group).filter(|node| !look::is_file(&node.path.join(zarr3::DOCUMENT))) {
+        let document = node.document()?;
+        let Some(attributes) = document.get("attributes").and_then(Value::as_object) else { continue };
+        ngff::refuse_old(attributes, is_labels(node)).map_err(|reason| {
+            let help = "; without the option `ome`, the dialect zarr2 keeps it as it is";
+            Error::format(&node.path, Refusal::Unsupported(reason + help))
+        })?;
+    }
+    Ok(())
+}
+
+fn is_labels(node: &Node) -> bool {
+    node.path.file_name().is_some_and(|name| name == "labels")
 }
 
 /// Brings back what [`put_ome_aside`] has put aside.

@@ -163,14 +163,18 @@ impl Repack {
         if !options.incomplete {
             missing::refuse_unfinished(&nodes)?;
         }
-        let options = &options.with_dialect(nodes::dialect_of(&nodes, &options)?);
+        let options = options.with_dialect(nodes::dialect_of(&nodes, &options)?);
         options.check()?;
+        let selection = Selection::new(&nodes, &options)?.into(out.is_some());
+        let of_files = choice::keeping_files(&nodes, &selection, out.is_some());
+        let options = of_files.as_ref().unwrap_or(&options);
         let selection = Selection::new(&nodes, options)?.into(out.is_some());
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
         let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
-        let ArrayJobs { mut jobs, form, groups, left, records, files, notes } =
+        let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } =
             choice::jobs(nodes, &roots, &selection, &pool)?;
+        notes.extend(of_files.as_ref().map(|_| choice::NOTE_OF_FILES.to_owned()));
         let done = match &out {
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options, &staging)?),
             _ => None,

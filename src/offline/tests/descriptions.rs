@@ -43,10 +43,12 @@ fn damage_is_told_and_does_not_end_the_walk() {
     dataset(root.path(), &[vec![0; 20], with_crc(index(&[(3, 8), (19, 8), (u64::MAX, 1), MISSING]))].concat());
     let array = describe(root.path()).expect("a description").arrays.remove(0);
     assert_eq!((array.chunks_present, array.damaged.len(), array.gap_bytes), (1, 2, 12));
+    assert_eq!((array.chunks_empty, array.chunks_unknown), (3, 2));
     assert!(array.damaged[0].contains("0/c/0/0: chunk 1 of the shard"), "{:?}", array.damaged);
     dataset(root.path(), &[0; 88]);
     let array = describe(root.path()).expect("a description").arrays.remove(0);
     assert_eq!((array.shard_files, array.chunks_present), (1, 0));
+    assert_eq!((array.chunks_empty, array.chunks_unknown), (2, 4));
     assert!(array.damaged[0].contains("the index is damaged"), "{:?}", array.damaged);
 }
 

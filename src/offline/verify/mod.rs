@@ -64,6 +64,8 @@ pub struct ArrayVerified {
     /// Chunks in files that are not read here, such as those that a manifest names on a server; not those of shards,
     /// which may be any number.
     pub unchecked: u64,
+    /// Places of chunks in shards whose index can't be read, or whose entry is damaged: nobody knows what is there.
+    pub unknown: u64,
     /// Chunks that are not there, and read as the fill value.
     pub absent: u64,
     /// Bytes of the chunks that are there, as they are stored.
@@ -250,7 +252,7 @@ impl<'a> CheckRun<'a> {
     fn notes_of(&self, own: &Provenance, group: &Path) {
         if own.recovered {
             let missing = count_that(own.frames_missing, "frame", IS);
-            self.check.note(group, format!("was recovered after its writer was stopped; {missing} missing"));
+            self.check.note(group, format!("was recovered; {missing} missing"));
         } else if !own.complete {
             self.check.note(group, "is not complete: its writer was stopped or had an error; see recover");
         }
@@ -296,6 +298,7 @@ impl<'a> CheckRun<'a> {
             files: sums.files.load(Relaxed),
             chunks: sums.chunks.load(Relaxed),
             unchecked: sums.unchecked.load(Relaxed),
+            unknown: sums.unindexed.load(Relaxed),
             absent: absent_chunks,
             bytes: sums.bytes.load(Relaxed),
             headers: sums.headers.load(Relaxed),
@@ -303,7 +306,9 @@ impl<'a> CheckRun<'a> {
             without_checksum: if vouches {
                 0
             } else {
-                sums.chunks.load(Relaxed).saturating_sub(sums.headers.load(Relaxed))
+                [&sums.headers, &sums.packed]
+                    .into_iter()
+                    .fold(sums.chunks.load(Relaxed), |bare, vouched| bare.saturating_sub(vouched.load(Relaxed)))
             },
             damage: self.check.findings.damage() - before,
         })
@@ -467,10 +472,11 @@ impl<'a> CheckRun<'a> {
         let path = node.array.path();
         let is_counted = |own: &&Provenance| (own.complete || own.recovered) && self.check.is_listed(&node.array);
         let Some(own) = Some(&image.own).filter(is_counted) else { return };
-        let chunks = array.chunks + array.unchecked;
-        if let Some(expected) = own.chunks.filter(|&expected| expected != chunks) {
+        // What a damaged index named is no file that is missing.
+        let (chunks, most) = (array.chunks + array.unchecked, array.chunks + array.unchecked + array.unknown);
+        if let Some(expected) = own.chunks.filter(|expected| !(chunks..=most).contains(expected)) {
             let more = || format!("holds {}, and its writer counted only {expected}", count(chunks, "chunk"));
-            self.check.damage(path, node.array.lost_of(chunks).unwrap_or_else(more));
+            self.check.damage(path, node.array.lost_of(most).unwrap_or_else(more));
         }
         let extent = own.frames.zip(image.map.as_ref()).and_then(|(frames, map)| map.extent(frames));
         if let Some(extent) = extent.filter(|extent| own.complete && node.array.shape().first() != Some(extent)) {

@@ -37,14 +37,16 @@ pub(super) struct CheckedSums {
     /// Chunks in shards that are there, and whose index does not tell where.
     pub(super) unindexed: AtomicU64,
     pub(super) bytes: AtomicU64,
+    /// Chunks in files that are compressed as a whole, with a checksum.
+    pub(super) packed: AtomicU64,
     pub(super) headers: AtomicU64,
     pub(super) without_header: AtomicU64,
 }
 
 impl CheckedSums {
-    /// Chunks that files or a manifest name, be they read here or not.
+    /// The most chunks that files or a manifest may name, be they read here or not.
     pub(super) fn named(&self) -> u64 {
-        self.chunks.load(Relaxed) + self.unchecked.load(Relaxed)
+        [&self.chunks, &self.unchecked, &self.unindexed].map(|chunks| chunks.load(Relaxed)).into_iter().sum()
     }
 }
 
@@ -69,6 +71,8 @@ enum Before {
     Header(Came),
     Nothing,
     Broken,
+    /// A header of another shard of the same image, by that shard's number.
+    Misplaced(u64),
 }
 
 impl ShardCheck<'_> {
@@ -87,6 +91,7 @@ impl ShardCheck<'_> {
         let range = self.file.whole();
         let decoded = self.array.decode(&mut worker, StoredChunk { file: self.file, range, at: self.position });
         self.count(range, self.position);
+        self.sums.packed.fetch_add(u64::from(self.file.is_packed()), Relaxed);
         match decoded {
             Ok(()) => self.frame_numbers(&worker.raw),
             // The file may have other chunks beside the part that a manifest names.
@@ -156,6 +161,9 @@ impl ShardCheck<'_> {
             .map_init(|| None, |worker, &(chunk, range)| self.chunk(worker, expected.as_ref(), chunk, range))
             .collect::<Result<_>>()?;
         self.headers_are_there(&entries, &before);
+        if let Some(expected) = &expected {
+            self.is_in_its_place(expected, &entries, &before);
+        }
         self.note_frames(&entries, &before);
         if let Some(expected) = expected.filter(|_| !before.contains(&Before::Nothing)) {
             self.unnamed(&expected, &entries)?;
@@ -243,6 +251,9 @@ impl ShardCheck<'_> {
             }
             return Ok(if was_header { Before::Broken } else { Before::Nothing });
         };
+        if let Some(shard) = expected.other_shard(&header) {
+            return Ok(Before::Misplaced(shard));
+        }
         if let Some(objection) = expected.objection(&header, at) {
             self.damage(Some(chunk), format!("its slot header is wrong: {objection}"));
         } else if expected.map.chunk_number(self.position, &place) != Some(header.chunk.into())
@@ -282,6 +293,20 @@ impl ShardCheck<'_> {
         }
         for ((chunk, _), _) in entries.iter().zip(before).filter(|(_, before)| **before == Before::Nothing) {
             self.damage(Some(*chunk), "has no slot header, and other chunks of the shard have");
+        }
+    }
+
+    /// A file that has another one's name is told of once, and not once for each chunk.
+    fn is_in_its_place(&self, expected: &ExpectedHeaders, entries: &[(u64, Range)], before: &[Before]) {
+        if let Some(first @ Before::Misplaced(shard)) = before.first()
+            && before.iter().all(|before| before == first)
+        {
+            return self.damage(None, expected.misplaced(*shard));
+        }
+        for ((chunk, _), before) in entries.iter().zip(before) {
+            if let Before::Misplaced(shard) = before {
+                self.damage(Some(*chunk), format!("its slot header is wrong: {}", expected.belongs_to(*shard)));
+            }
         }
     }
 

@@ -221,7 +221,7 @@ fn headers_that_lie() {
         (12, &[0xff; 4], "it names chunk 4294967295 of 16"),
         (16, &[0xff; 8], "it names 18446744073709551615 bytes where 24 are possible"),
         (24, &[0; 16], "it belongs to another dataset"),
-        (40, &[7, 0, 0, 0, 0, 0, 0, 0], "it belongs to shard 7, and this is shard 0"),
+        (40, &[7, 0, 0, 0, 0, 0, 0, 0], "it belongs to the shard c/7/0/0"),
         (48, &[0xff; 8], "it names frames 18446744073709551615 to 18446744073709551615, and its chunk holds 0 to 0"),
         (56, &[0xff; 4], "it names frames 0 to 4294967295"),
     ];

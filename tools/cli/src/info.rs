@@ -85,7 +85,11 @@ fn records_table(records: &[&ArrayDescription]) -> Table {
 
 fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {
     let names = array.dimension_names.as_ref().map(|names| format!(" ({})", names.join(", ")));
-    let chunks = array.chunks_present + array.chunks_empty;
+    let chunks = array.chunks_present + array.chunks_empty + array.chunks_unknown;
+    let unknown = match array.chunks_unknown {
+        0 => String::new(),
+        unknown => format!(", {unknown} unknown"),
+    };
     let ratio = if array.bytes_payload == 0 { 0.0 } else { array.bytes_logical as f64 / array.bytes_payload as f64 };
     let shard = match (&array.shard_shape, &array.index_location) {
         (Some(shape), Some(location)) => format!("{}, index at the {location}", joined(shape, " x ")),
@@ -100,7 +104,7 @@ fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {
         row("shard", shard),
         row("codecs", array.codecs.join(", ")),
         row("files", array.shard_files.to_string()),
-        row("chunks", format!("{} of {chunks} present, {} empty", array.chunks_present, array.chunks_empty)),
+        row("chunks", format!("{} of {chunks} present, {} empty{unknown}", array.chunks_present, array.chunks_empty)),
         row("pixels", decimal(array.bytes_logical)),
         row("encoded", format!("{}, ratio {ratio:.2}", decimal(array.bytes_payload))),
         row("file size", format!("{}, {} on disk", decimal(array.bytes_files), decimal(array.bytes_on_disk))),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use shardwright::offline::{self, ImageRecovered, RecoverOptions, Recovery, ShardAction, ShardRecovered};
-use shardwright::words::count;
+use shardwright::words::{count, count_that};
 
 use crate::args::RecoverArgs;
 use crate::console::say;
@@ -42,7 +42,12 @@ fn to_text(recovery: &Recovery) -> String {
     for path in &recovery.replaced {
         line(format!("kept       {}: a dataset that this one was to replace", path.display()));
     }
+    let stay = recovery.images.iter().flat_map(|image| &image.shards);
+    let stay = stay.filter(|shard| shard.action == ShardAction::Leave).count();
     line(match (recovery.is_needed(), recovery.applied) {
+        (false, _) if stay > 0 => {
+            format!("nothing that recover could do; {} as it is", count_that(stay, "shard", ["stays", "stay"]))
+        }
         (false, _) => "nothing to do".to_owned(),
         (true, true) => "done".to_owned(),
         (true, false) => "nothing was changed; --apply makes these changes".to_owned(),

@@ -61,6 +61,9 @@ fn to_text(verification: &Verification) -> String {
     let bare = verification.without_checksum();
     line(match (verification.damage, verification.unchecked) {
         (0, 0) if bare == 0 => format!("sound: all {} what was written", count_that(chunks, "chunk", IS)),
+        (0, 0) if chunks == 1 => {
+            "sound: its one chunk decodes; it has no checksum, so changed pixels would not be found".to_owned()
+        }
         (0, 0) => format!(
             "sound: all {}; {bare} of them {} no checksum, so changed pixels would not be found",
             count_that(chunks, "chunk", ["decodes", "decode"]),

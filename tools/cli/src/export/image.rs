@@ -39,7 +39,7 @@ pub(super) trait PixelSink {
 pub(super) fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
     let of_system = std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref());
     let fault = of_system.map_or(Fault::Failed, Fault::of_io);
-    Failure::Known { fault, message: format!("can't write the file: {error}; nothing was left behind"), path: None }
+    Failure::Known { fault, message: format!("can't be written: {error}; nothing was left behind"), path: None }
 }
 
 pub(super) fn flushed(mut file: BufWriter<File>) -> Result<(), Failure> {

@@ -115,9 +115,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     interrupt::listen("ending, and nothing is left behind")?;
     let partial = Partial::create(&args.output)?;
     let file = BufWriter::with_capacity(1 << 20, partial.file()?);
+    let of_output = |failure| of_output(failure, &args.output);
     let mut sink: Box<dyn PixelSink> = match (format, tiff) {
-        (_, Some(layout)) => tiff::sink(file, layout)?,
-        (Format::Npy, _) => Box::new(plain::Plain::npy(file, &image)?),
+        (_, Some(layout)) => tiff::sink(file, layout).map_err(of_output)?,
+        (Format::Npy, _) => Box::new(plain::Plain::npy(file, &image).map_err(of_output)?),
         _ => Box::new(plain::Plain::raw(file)),
     };
     let done = AtomicU64::new(0);
@@ -131,15 +132,15 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
                         "stopped before the end; nothing was left behind".into(),
                     )));
                 }
-                sink.take(piece).map_err(Reading)?;
+                sink.take(piece).map_err(|failure| Reading(of_output(failure)))?;
                 done.fetch_add(piece.len() as u64, Ordering::Relaxed);
                 Ok::<(), Reading>(())
             })
         },
     )
     .map_err(|Reading(failure)| failure)?;
-    sink.finish()?;
-    partial.keep(&args.output)?;
+    sink.finish().map_err(of_output)?;
+    partial.keep()?;
     report(args, format, &image, &notes)
 }
 
@@ -233,34 +234,47 @@ fn usual_names(dimensions: usize) -> Vec<String> {
 }
 
 /// A file that appears under its name when it is complete, and not at all when it is never completed.
-struct Partial {
+struct Partial<'a> {
     path: PathBuf,
+    /// Its name.
+    output: &'a Path,
 }
 
-impl Partial {
-    fn create(path: &Path) -> Result<Self, Failure> {
+impl<'a> Partial<'a> {
+    fn create(path: &'a Path) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
         if let Some(folder) = folder {
             let error = io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display()));
             return Err(written(path, &error));
         }
-        Ok(Self { path: path.with_file_name(format!(".{name}.partial")) })
+        Ok(Self { path: path.with_file_name(format!(".{name}.partial")), output: path })
     }
 
     fn file(&self) -> Result<File, Failure> {
-        File::create(&self.path).map_err(|error| written(&self.path, &error))
+        File::create(&self.path).map_err(|error| written(self.output, &error))
     }
 
-    fn keep(self, path: &Path) -> Result<(), Failure> {
-        fs::rename(&self.path, path).map_err(|error| written(path, &error))
+    fn keep(self) -> Result<(), Failure> {
+        fs::rename(&self.path, self.output).map_err(|error| written(self.output, &error))
     }
 }
 
-impl Drop for Partial {
+impl Drop for Partial<'_> {
     fn drop(&mut self) {
         // After `keep`, there is nothing under this name.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What went wrong with the pixels of an output, whose name those who write them don't know.
+fn of_output(failure: Failure, output: &Path) -> Failure {
+    match failure {
+        Failure::Known { fault, message, path: None } => {
+            let message = format!("{}: {message}", output.display());
+            Failure::Known { fault, message, path: Some(output.to_path_buf()) }
+        }
+        other => other,
     }
 }
 
@@ -286,7 +300,8 @@ mod tests {
     #[test]
     fn an_unfinished_file_disappears() {
         let folder = tempfile::tempdir().unwrap();
-        let partial = Partial::create(&folder.path().join("a.raw")).unwrap();
+        let output = folder.path().join("a.raw");
+        let partial = Partial::create(&output).unwrap();
         drop(partial.file().unwrap());
         assert!(folder.path().join(".a.raw.partial").exists());
         drop(partial);
