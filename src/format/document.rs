@@ -10,7 +10,7 @@ use crate::json::render_line;
 pub(crate) type Document = (String, Value);
 
 /// What to do about an array that is not read here.
-pub(super) const INSTEAD: &str = "zarr-python can write the array again in a form that is";
+pub(super) const INSTEAD: &str = "zarr-python can write the array again in a form that is read";
 
 /// The name and configuration of an extension: `{"name": …, "configuration": {…}}`, or the bare name.
 pub(crate) fn named(value: &Value) -> Option<(&str, Option<&Map<String, Value>>)> {

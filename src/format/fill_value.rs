@@ -164,7 +164,21 @@ pub(crate) fn note_of_bits(element: ElementType, fill: &[u8], result: &str, form
     (!is_as_told(element, fill)).then(note)
 }
 
-/// The same in Zarr v2.
+/// What to say of a complex fill value with an infinite part or a negative zero in a document of Zarr v2 or of a draft:
+/// zarr-python 2 multiplies the imaginary part by i, which makes another number of it.
+pub(crate) fn note_of_complex(element: ElementType, fill: &[u8], format: &str) -> Option<String> {
+    let parts: Vec<f64> = match element {
+        ElementType::C64 => fill.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes).into()).collect(),
+        ElementType::C128 => fill.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect(),
+        _ => return None,
+    };
+    let is_odd = |part: &f64| part.is_infinite() || (*part == 0.0 && part.is_sign_negative());
+    let value = json::render_line(&to_json(element, fill));
+    let note = || format!("has the fill value {value}, which zarr-python 2 reads from {format} as another number");
+    parts.iter().any(is_odd).then(note)
+}
+
+/// The value of an element as a document of Zarr v2 has it.
 pub(crate) fn to_json_v2(element: ElementType, bytes: &[u8]) -> Value {
     match element {
         ElementType::Raw(_) => Value::from(base64::encode(bytes)),
@@ -204,6 +218,16 @@ mod tests {
     use super::*;
 
     use ElementType::{Bool, C64, C128, F16, Raw};
+
+    #[test]
+    fn complex_values_that_zarr_python_2_reads_as_others_are_told() {
+        let told = |real: f64, imaginary: f64| {
+            let fill = [real.to_le_bytes(), imaginary.to_le_bytes()].concat();
+            note_of_complex(ElementType::C128, &fill, "zarr2").is_some()
+        };
+        assert!(told(0.0, f64::INFINITY) && told(f64::NEG_INFINITY, 1.0) && told(-0.0, -0.0));
+        assert!(!told(1.0, -2.0) && !told(0.0, 0.0) && !told(f64::NAN, 1.0));
+    }
 
     #[test]
     fn fill_values_of_every_spelling() {

@@ -10,6 +10,7 @@ use crate::config::Compressor;
 use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format;
+use crate::format::fill_value::{note_of_bits, note_of_complex};
 use crate::format::precomputed::GZIP;
 use crate::format::{DIMENSION_NAMES, names_to_json};
 use crate::fs::document;
@@ -20,7 +21,7 @@ use crate::fs::document;
 ///
 /// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
-    let notes = [codecs(job, options), raw_bytes(job), fill_bits(job), other_names(job), empty_names(job)?];
+    let notes = [codecs(job, options), raw_bytes(job), fill_value(job), other_names(job), empty_names(job)?];
     let notes = notes.into_iter().chain([packed_files(job, options)?]);
     Ok(notes.flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
@@ -53,11 +54,11 @@ fn raw_bytes(job: &ArrayJob) -> Option<String> {
     })
 }
 
-/// A NaN that has no words in the new format.
-fn fill_bits(job: &ArrayJob) -> Option<String> {
+/// A fill value that the new format has no words for, or that its readers misread.
+fn fill_value(job: &ArrayJob) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
-    let without_words = (!to.layout.rules().is_tree).then(|| to.layout.dialect.name());
-    without_words.and_then(|to| format::fill_value::note_of_bits(from.dtype, &from.fill, "the result", to))
+    let to = (!to.layout.rules().is_tree).then(|| to.layout.dialect.name())?;
+    note_of_bits(from.dtype, &from.fill, "the result", to).or_else(|| note_of_complex(from.dtype, &from.fill, to))
 }
 
 /// An attribute of xarray's that names the dimensions otherwise than the array does, where the names take its place.

@@ -76,8 +76,11 @@ impl Design {
             fill_value: fill_value(metadata),
             ..Config::default()
         };
-        let mut plan = Plan::on_disk(&config)?;
-        if metadata.dtype.number().is_some() {
+        let mut plan = Plan::on_disk(&config).map_err(|error| with_exact_fill(error, metadata))?;
+        if stays.is_some() && metadata.dtype.number().is_some() {
+            // Readers of it have this value already.
+            plan.array.fill.clone_from(&metadata.fill);
+        } else if metadata.dtype.number().is_some() {
             check_fill(metadata, &plan)?;
         } else {
             plan.array = of_elements(array, &config, plan.array)?;
@@ -462,6 +465,16 @@ fn fill_value(metadata: &Metadata) -> f64 {
         Dtype::I64 => bits.cast_signed() as f64,
         Dtype::F32 => f64::from(f32::from_bits(bits as u32)),
         Dtype::F64 => f64::from_bits(bits),
+    }
+}
+
+/// A refusal names the fill value as the array has it, which need not fit into a configuration's number.
+fn with_exact_fill(error: Error, metadata: &Metadata) -> Error {
+    match error {
+        Error::Config { field: field @ "fill_value", reason, .. } => {
+            Error::config(field, format::fill_value::to_json(metadata.dtype, &metadata.fill), reason)
+        }
+        other => other,
     }
 }
 
