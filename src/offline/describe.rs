@@ -118,7 +118,7 @@ pub struct ArrayDescription {
     pub chunks_present: u64,
     /// Chunks within the array's shape that read as the fill value.
     pub chunks_empty: u64,
-    /// Chunks within the array's shape of which nothing is known, because their shard's index or their entry in it is damaged.
+    /// Chunks within the array's shape of which nothing is known: their shard's index or their entry in it is damaged.
     pub chunks_unknown: u64,
     /// Bytes of the whole array, uncompressed.
     pub bytes_logical: u64,

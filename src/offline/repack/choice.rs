@@ -22,17 +22,24 @@ pub(super) fn absent(nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<Br
     if is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
 }
 
-pub(super) const NOTE_OF_FILES: &str = "each chunk stays a file of its own; the option `shard` puts them into shards";
-
-/// The options with which a dataset is repacked that has chunks in files of their own and nothing else: these stay
-/// files where nothing is asked for that concerns them. `None`: there is no need for other options.
-pub(super) fn keeping_files(nodes: &[Node], selection: &Selection<'_>, copied: bool) -> Option<RepackOptions> {
-    let options = selection.options;
+/// The options with all that nobody has said, and a note of it. Where a dataset has chunks in files of their own and
+/// nothing else, these stay files in a new one if nothing is asked for that concerns them.
+pub(super) fn settled(
+    nodes: &[Node],
+    options: &RepackOptions,
+    copied: bool,
+) -> Result<(RepackOptions, Option<&'static str>)> {
+    let options = options.with_dialect(nodes::dialect_of(nodes, options)?);
+    options.check()?;
+    let selection = Selection::new(nodes, &options)?.into(copied);
     let is_asked = copied || options.ome.is_some();
     let is_open = options.shard.is_empty() && options.index_location.is_none() && options.index_checksum.is_none();
     let some_are_meant = nodes::all_arrays(nodes).any(|(node, array)| selection.is_meant(node, array));
-    (is_asked && is_open && rules(options.to()).is_tree && !some_are_meant)
-        .then(|| RepackOptions { sharding: Sharding::Unsharded, ..options.clone() })
+    if !is_asked || !is_open || !rules(options.to()).is_tree || some_are_meant {
+        return Ok((options, None));
+    }
+    let note = "each chunk stays a file of its own; the option `shard` puts them into shards";
+    Ok((RepackOptions { sharding: Sharding::Unsharded, ..options }, Some(note)))
 }
 
 /// All that there is to do, with what somebody should know of it. Refuses what lacks arrays that its documents promise,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
-use super::{groups, target};
+use super::{fill, groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, OmeVersion, Volume};
 use crate::format::codecs::Chain;
 use crate::format::keys::RECORDS;
@@ -73,17 +73,15 @@ impl Design {
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
             volume,
-            fill_value: fill_value(metadata),
+            fill_value: fill::value(metadata),
             ..Config::default()
         };
-        let mut plan = Plan::on_disk(&config).map_err(|error| with_exact_fill(error, metadata))?;
-        if stays.is_some() && metadata.dtype.number().is_some() {
+        let mut plan = Plan::on_disk(&config).map_err(|error| fill::exact(error, metadata))?;
+        match metadata.dtype.number() {
             // Readers of it have this value already.
-            plan.array.fill.clone_from(&metadata.fill);
-        } else if metadata.dtype.number().is_some() {
-            check_fill(metadata, &plan)?;
-        } else {
-            plan.array = of_elements(array, &config, plan.array)?;
+            Some(_) if stays.is_some() => plan.array.fill.clone_from(&metadata.fill),
+            Some(_) => fill::check(metadata, &plan)?,
+            None => plan.array = of_elements(array, &config, plan.array)?,
         }
         if let (Some(folder), Files::Volume(volume)) = (folder, &mut plan.array.layout.files) {
             volume.key = format!("{folder}/{}", volume.key);
@@ -449,43 +447,6 @@ pub(super) fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
     let able = format::holders(element);
     let reason = format!("its elements are {element}, which {} can't hold; {} can", dialect.name(), able.join(", "));
     Err(Error::format(array.path(), Refusal::Unsupported(reason)))
-}
-
-/// The fill value as a configuration has it; of what is no number, 0.
-fn fill_value(metadata: &Metadata) -> f64 {
-    let Some(dtype) = metadata.dtype.number() else { return 0.0 };
-    let mut wide = [0; 8];
-    wide[..metadata.fill.len()].copy_from_slice(&metadata.fill);
-    let bits = u64::from_le_bytes(wide);
-    match dtype {
-        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits as f64,
-        Dtype::I8 => f64::from(bits as i8),
-        Dtype::I16 => f64::from(bits as i16),
-        Dtype::I32 => f64::from(bits as i32),
-        Dtype::I64 => bits.cast_signed() as f64,
-        Dtype::F32 => f64::from(f32::from_bits(bits as u32)),
-        Dtype::F64 => f64::from_bits(bits),
-    }
-}
-
-/// A refusal names the fill value as the array has it, which need not fit into a configuration's number.
-fn with_exact_fill(error: Error, metadata: &Metadata) -> Error {
-    match error {
-        Error::Config { field: field @ "fill_value", reason, .. } => {
-            Error::config(field, format::fill_value::to_json(metadata.dtype, &metadata.fill), reason)
-        }
-        other => other,
-    }
-}
-
-fn check_fill(metadata: &Metadata, plan: &Plan) -> Result<()> {
-    // Of a NaN, documents only say that it is one.
-    if metadata.fill == plan.frame.fill || fill_value(metadata).is_nan() {
-        return Ok(());
-    }
-    let value = format::fill_value::to_json(metadata.dtype, &metadata.fill);
-    let reason = "needs more than the 53 bits of a number that every reader takes; Zarr v3 can hold it: choose zarr3";
-    Err(Error::config("fill_value", value, reason))
 }
 
 /// Refuses numbers that Python writes and JSON does not have: readers of volumes open no document with them.

@@ -20,6 +20,7 @@ mod chunks;
 pub(super) mod consolidated;
 mod design;
 pub(super) mod documents;
+mod fill;
 pub(super) mod groups;
 mod image_attributes;
 mod jobs;
@@ -163,18 +164,14 @@ impl Repack {
         if !options.incomplete {
             missing::refuse_unfinished(&nodes)?;
         }
-        let options = options.with_dialect(nodes::dialect_of(&nodes, &options)?);
-        options.check()?;
-        let selection = Selection::new(&nodes, &options)?.into(out.is_some());
-        let of_files = choice::keeping_files(&nodes, &selection, out.is_some());
-        let options = of_files.as_ref().unwrap_or(&options);
+        let (options, note) = &choice::settled(&nodes, &options, out.is_some())?;
         let selection = Selection::new(&nodes, options)?.into(out.is_some());
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
         let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
         let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } =
             choice::jobs(nodes, &roots, &selection, &pool)?;
-        notes.extend(of_files.as_ref().map(|_| choice::NOTE_OF_FILES.to_owned()));
+        notes.extend(note.map(str::to_owned));
         let done = match &out {
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options, &staging)?),
             _ => None,
