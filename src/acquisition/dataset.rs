@@ -57,7 +57,7 @@ impl Dataset {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] for a dataset that is there, [`Error::Format`] for anything else that stands there,
+    /// [`Error::Exists`] for a dataset that is there, [`Error::Conflict`] for anything else that stands there,
     /// [`Error::Locked`] while a dataset there is being written; [`Error::Io`] when the system refuses something.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self::of(Root::create(path.as_ref(), false, true)?))

@@ -50,7 +50,7 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] while a writer is at work; [`Error::Format`] when its writer did not finish and nobody has
+    /// [`Error::Locked`] while a writer is at work; [`Error::Unfinished`] when its writer did not finish and nobody has
     /// recovered what it wrote.
     pub fn check_finished(&self) -> Result<()> {
         Lock::look_around(self.path())?;
@@ -58,7 +58,7 @@ impl Array {
             Some(own) if !own.complete && !own.recovered => {
                 let reason = "its writer did not finish, so frames that are missing can't be told from dark ones; \
                               recover it first";
-                Err(Error::format(self.path(), reason))
+                Err(Error::unfinished(self.path(), reason))
             }
             _ => Ok(()),
         }

@@ -22,7 +22,7 @@ use crate::ome;
 use crate::ome::multiscales::{self, Multiscale, first_path};
 
 use crate::dtype::Dtype;
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::offline::array::Array;
 use crate::plan::Plan;
 use crate::plan::volume::nanometers_in;
@@ -186,7 +186,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     if let (true, Some(taken)) =
         (rules(to).ome_versions.contains(&OmeVersion::V0_4), ngff::taken_in_0_4(ome.as_ref(), &user))
     {
-        return Err(Error::format(array.path(), Refusal::Unsupported(groups::reason_of_taken(taken))));
+        return Err(Error::unsupported(array.path(), groups::reason_of_taken(taken)));
     }
     let image = format::ImageDescription {
         array: &plan.array,
@@ -260,7 +260,7 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
         let reason = format!(
             "its {reason}; a volume has one resolution along each axis, which the option `volume.resolution` can give"
         );
-        return Err(Error::format(array.path(), Refusal::Unsupported(reason)));
+        return Err(Error::unsupported(array.path(), reason));
     }
     if volume && options.volume.resolution.is_none() {
         let spaces: Vec<bool> = dims.iter().map(|dim| dim.kind == DimKind::Space).collect();
@@ -349,7 +349,7 @@ fn refuse_distances(array: &Array, attributes: &Map<String, Value>, spaces: &[bo
                  `volume.resolution` can give one",
                 axis.name.unwrap_or("an axis without a name")
             );
-            Err(Error::format(array.path(), Refusal::Unsupported(reason)))
+            Err(Error::unsupported(array.path(), reason))
         }
         None => Ok(()),
     }
@@ -445,7 +445,7 @@ pub(super) fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
     }
     let able = format::holders(element);
     let reason = format!("its elements are {element}, which {} can't hold; {} can", dialect.name(), able.join(", "));
-    Err(Error::format(array.path(), Refusal::Unsupported(reason)))
+    Err(Error::unsupported(array.path(), reason))
 }
 
 /// The fill value as a configuration has it; of what is no number, 0.

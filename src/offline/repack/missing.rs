@@ -62,7 +62,7 @@ pub(super) fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
         if of_image || is_unfinished(&node.document()?["attributes"]) {
             let reason = "its writer did not finish, and the result would lack what a recovery may still find, and \
                           could not be recovered; recover it first, or give that up with the option `incomplete`";
-            return Err(Error::format(&node.path, reason));
+            return Err(Error::unfinished(&node.path, reason));
         }
     }
     Ok(())
