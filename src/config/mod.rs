@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::named::named;
+use crate::named::{by_name, named};
 use crate::pixels::Orientation;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
@@ -393,6 +393,22 @@ pub enum RingFull {
     /// Return [`Error::RingFull`](crate::Error::RingFull) at once. The frame is still the caller's, who may try again.
     Error,
 }
+
+impl RingFull {
+    /// All of them; [`Block`](Self::Block) for ever.
+    pub const ALL: &'static [Self] = &[Self::Block { timeout: None }, Self::DropNewest, Self::Error];
+
+    /// The name on the command line, whatever the timeout.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Block { .. } => "block",
+            Self::DropNewest => "drop-newest",
+            Self::Error => "error",
+        }
+    }
+}
+
+by_name!(RingFull, "ring_full");
 
 /// A per-frame record field of the caller's own, stored as an array beside the image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
