@@ -10,7 +10,7 @@ use super::hierarchy::{below, has_node};
 use super::stale::{self, Stale};
 use crate::error::{Error, Result};
 use crate::format::provenance::{self, Provenance};
-use crate::format::{zarr2, zarr3};
+use crate::format::{precomputed, zarr2, zarr3};
 use crate::fs::{Lock, document, look};
 use crate::words::{IS, count_that, of_number};
 
@@ -134,7 +134,8 @@ impl Array {
                 continue;
             };
             let key = below(key, name);
-            let is_document = name.ends_with(".json") || ["info", "provenance"].contains(&name);
+            let is_document =
+                name.ends_with(".json") || [precomputed::DOCUMENT, precomputed::PROVENANCE].contains(&name);
             if look::is_folder(&path) {
                 // Nodes may stand below an array of Zarr v2.
                 if key.split('/').count() <= self.shape().len() && !has_node(&path) {

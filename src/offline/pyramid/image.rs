@@ -9,7 +9,7 @@ use crate::config::DimKind;
 use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
 use crate::format::keys::is_below;
-use crate::format::{Metadata, zarr3};
+use crate::format::{Metadata, precomputed, zarr3};
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
@@ -202,7 +202,7 @@ pub(super) fn group(path: &Path) -> Result<Value> {
             Err(Error::not_found(path, "is an array; name the image whose level it is, or is to be"))
         }
         None if path.is_file() => Err(Error::not_found(path, "is a file; expected the directory of an image")),
-        None if !has_node(path) && !path.join("info").is_file() => {
+        None if !has_node(path) && !path.join(precomputed::DOCUMENT).is_file() => {
             Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5 or 0.6"))
         }
         _ => {

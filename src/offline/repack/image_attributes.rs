@@ -182,7 +182,7 @@ pub(super) fn carry_volume(
     attributes: &mut Map<String, Value>,
 ) -> Result<()> {
     if root.is_central()
-        && let Some(mut info) = document::read(&root.path.join("info"))?.filter(precomputed::is_info)
+        && let Some(mut info) = document::read(&root.path.join(precomputed::DOCUMENT))?.filter(precomputed::is_info)
     {
         if let Some(scales) = info.get_mut("scales").and_then(Value::as_array_mut) {
             scales.retain(|scale| scale.get("key").and_then(Value::as_str).is_none_or(&is_kept));
