@@ -264,3 +264,20 @@ fn arrays_in_folders_without_documents_have_chunks() {
         assert_eq!(document["chunk_grid"]["configuration"]["chunk_shape"], json!([1, 4, 4]));
     }
 }
+
+/// A volume below another dataset is one of its own: for a store its shards are files, as the walk of `info` and
+/// `verify` passes them over.
+#[test]
+fn volumes_below_a_dataset_are_none_of_its_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = acquired(folder.path(), &config(Dialect::Zarr3, Placement::Fixed, IndexLocation::End));
+    let volume = acquired(&path.join("below"), &config(Dialect::Precomputed, Placement::Fixed, IndexLocation::End));
+    for (place, start) in [(&*path, "below/run.zarr/"), (&*volume, "")] {
+        let arrays = shardwright::offline::describe(place).unwrap().arrays;
+        let names: Vec<_> = arrays.iter().map(|array| array.path.as_str()).collect();
+        let is_volume = start.is_empty();
+        assert_eq!(names.iter().any(|name| name.ends_with("1_1_1")), is_volume, "{names:?}");
+        let keys = Store::open(place).unwrap().list_prefix(start).unwrap();
+        assert_eq!(keys.iter().any(|key| key.ends_with(".shard")), !is_volume, "{keys:?}");
+    }
+}
