@@ -20,12 +20,12 @@ use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
 use crate::ome;
 use crate::ome::multiscales::{self, Multiscale, first_path};
+use crate::ome::units;
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::offline::array::Array;
 use crate::plan::Plan;
-use crate::plan::volume::nanometers_in;
 
 /// An array as the writer would have written it.
 #[derive(Debug)]
@@ -361,7 +361,7 @@ fn note_of_resolution(array: &Array, config: &Config, plan: &Plan, options: &Rep
     if array.layout().volume().is_some() || options.volume.resolution.is_some() {
         return None;
     }
-    let is_told = |dim: &Dim| dim.unit.as_deref().is_some_and(|unit| nanometers_in(unit).is_some());
+    let is_told = |dim: &Dim| dim.unit.as_deref().is_some_and(|unit| units::nanometers(unit).is_some());
     let untold = config.dims.iter().filter(|dim| dim.kind == DimKind::Space && !is_told(dim));
     let untold: Vec<String> = untold
         .map(|dim| match &dim.unit {
@@ -371,8 +371,8 @@ fn note_of_resolution(array: &Array, config: &Config, plan: &Plan, options: &Rep
         .collect();
     (!untold.is_empty()).then(|| {
         format!(
-            "the resolution of the volume is {x},{y},{z} nanometers, which is a guess along {}: angstrom, nanometer, \
-             micrometer, millimeter and meter are converted; the option `volume.resolution` gives another",
+            "the resolution of the volume is {x},{y},{z} nanometers, which is a guess along {}: only OME-Zarr's \
+             units of length are converted; the option `volume.resolution` gives another",
             untold.join(", ")
         )
     })
