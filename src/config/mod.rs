@@ -27,7 +27,7 @@ pub use pixels::PixelFormat;
 pub use plate::{Plate, PlateAcquisition};
 pub use pyramid::{Depth, Downsampling};
 
-/// The configuration of one acquisition: what arrives, how it is stored, with which means.
+/// The configuration of one acquisition: what arrives, how it is stored, and with which resources.
 ///
 /// ```
 /// use shardwright::{Config, Dim, Dtype};

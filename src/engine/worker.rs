@@ -98,7 +98,7 @@ impl Worker {
     }
 }
 
-/// A worker with the means for the image that it works for.
+/// A worker, with what it encodes the tiles of one image with.
 struct TileWorker<'a> {
     index: usize,
     kit: &'a mut Kit,

@@ -317,7 +317,7 @@ pub struct sw_record_field {
     pub reserved: u32,
 }
 
-/// What arrives, how it is stored, with which means.
+/// What arrives, how it is stored, and with which resources.
 ///
 /// sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
 /// all pointers need to be good only during the call. Flags are 0 or 1.

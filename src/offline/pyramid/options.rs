@@ -7,7 +7,7 @@ use crate::config::Downsampling;
 use crate::downsample::Method;
 use crate::error::{Error, Result};
 
-/// What [`Pyramid`](super::Pyramid) is to make, and with which means.
+/// What [`Pyramid`](super::Pyramid) is to make, and with which resources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PyramidOptions {
     /// How four pixels, or eight of two planes, become one.
