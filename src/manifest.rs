@@ -66,7 +66,7 @@ impl Manifest {
 
 #[cfg(feature = "offline")]
 impl Manifest {
-    /// What `config` wishes for the dataset at `path`, which need not be there yet; `None` if nothing.
+    /// What `config` asks for the dataset at `path`, which need not be there yet; `None` if nothing.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Manifest {
 
 #[cfg(not(feature = "offline"))]
 impl Manifest {
-    /// As in a whole build, where nothing is wished.
+    /// As in a whole build, where nothing is asked for.
     pub(crate) fn wished(_path: &Path, config: &Config) -> Result<Option<Self>> {
         if config.manifest.is_empty() {
             return Ok(None);

@@ -31,7 +31,7 @@ pub use crate::processor::x86::{Generation, allow};
 use length::expect_length;
 
 /// Bytes of a CRC-32C.
-const CHECKSUM_BYTES: usize = 4;
+pub(crate) const CHECKSUM_BYTES: usize = 4;
 
 /// Encodes tiles of one size.
 pub struct Encoder {
@@ -288,11 +288,11 @@ impl Decoder {
     /// Decodes `encoded` into `raw`, which must be exactly the decoded size. Nothing in `encoded` is trusted.
     ///
     /// # Errors
-    /// [`Error::Codec`] when the checksum does not match, or `encoded` does not decode to exactly so many bytes. What
+    /// [`Error::Codec`] when the checksum does not match, or `encoded` does not decode to exactly this many bytes. What
     /// `raw` holds is then undefined.
     pub fn decode(&mut self, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
         expect_length("tile", raw.len(), self.raw_bytes)?;
-        let data = if self.checksum { check_checksum(encoded)? } else { encoded };
+        let data = if self.checksum { check_checksum(encoded)?.0 } else { encoded };
         match &mut self.context {
             DecoderContext::Copy => {
                 expect_length("bytes", data.len(), raw.len())?;
@@ -308,14 +308,14 @@ impl Decoder {
     }
 }
 
-/// The bytes before the checksum, if it is theirs.
-fn check_checksum(encoded: &[u8]) -> Result<&[u8]> {
+/// The bytes before the checksum, if it is theirs, and the checksum.
+pub(crate) fn check_checksum(encoded: &[u8]) -> Result<(&[u8], u32)> {
     let Some((data, stored)) = encoded.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(Error::codec("crc32c", format!("{} bytes are too few for a checksum", encoded.len())));
     };
     let (stored, computed) = (u32::from_le_bytes(*stored), crc32c::crc32c(data));
     if stored == computed {
-        return Ok(data);
+        return Ok((data, computed));
     }
     Err(Error::codec("crc32c", format!("stored {stored:#010x}, computed {computed:#010x}: the bytes were changed")))
 }

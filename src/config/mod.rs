@@ -1,4 +1,4 @@
-//! What a caller wishes for. Nothing here is checked; [`Plan`](crate::plan::Plan) turns wishes into facts.
+//! What a caller asks for. Nothing here is checked; [`Plan`](crate::plan::Plan) turns it into facts.
 //!
 //! Every type reads from and writes to JSON (or any other `serde` format), so that a program with a settings page
 //! can pass the whole configuration through.
@@ -85,7 +85,7 @@ pub struct Config {
     /// throughout a frame; with one, each row begins with a byte of its own. All but `Plain` become [`Dtype::U16`].
     pub pixel_format: PixelFormat,
     /// How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
-    /// Pixels are shifted down by so many. Only of [`Dtype::U16`], `Plain` or `BigEndian`.
+    /// Pixels are shifted down by that many. Only of [`Dtype::U16`], `Plain` or `BigEndian`.
     pub unused_low_bits: u32,
     /// How frames are turned and flipped on their way into the array. The dimensions are those of the array.
     pub orientation: Orientation,

@@ -36,7 +36,7 @@ pub(crate) struct Worker {
 
 /// What became of one tile.
 enum Stored {
-    /// In its slot, with so many bytes.
+    /// In its slot, with this many bytes.
     Here(usize),
     /// On its way to whoever writes it.
     HandedOver,

@@ -20,7 +20,7 @@ pub(crate) struct OpenFile {
     pub(crate) file: Arc<File>,
     pub(crate) at: u64,
     pub(crate) len: u64,
-    /// Bytes that the file system has given to it, about so many where it is a range.
+    /// Bytes that the file system has given to it, about this many where it is a range.
     pub(crate) disk_bytes: u64,
 }
 

@@ -221,7 +221,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     sync_folder(parent).map_err(|error| Error::io("sync", parent, error))
 }
 
-/// Makes a file as a whole: when `fill` has written it, it gets the name `path`, for good if that is wished.
+/// Makes a file as a whole: when `fill` has written it, it gets the name `path`, for good if that is asked for.
 ///
 /// # Errors
 ///

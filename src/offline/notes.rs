@@ -14,7 +14,7 @@ use crate::format::{precomputed, zarr2, zarr3};
 use crate::fs::{Lock, document, look};
 use crate::words::{IS, count_that, of_number};
 
-/// Of files that lie among chunks and are none, so many are named.
+/// Of files that lie among chunks and are none, this many are named.
 const NAMED_MAX: usize = 3;
 
 /// What is to be said of the frames of a run that came to its end, or was recovered.

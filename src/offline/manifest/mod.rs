@@ -66,7 +66,7 @@ pub struct ManifestOptions {
     /// In which forms. None is as good as all. With [`ManifestForm::Inlined`] alone, arrays of up to 65536 chunks have
     /// their manifest in their document.
     pub forms: Vec<ManifestForm>,
-    /// Arrays of at most so many chunks have their manifest in their document, where both forms of manifests are
+    /// Arrays of at most this many chunks have their manifest in their document, where both forms of manifests are
     /// written.
     pub inline_chunks: u64,
     /// The Zarr version of the documents in `kerchunk.json`: 2, which every reader of such files opens, or 3.

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 pub struct PyramidOptions {
     /// How four pixels, or eight of two planes, become one.
     pub method: Method,
-    /// So many levels beside level 0, as far as there is something to halve. `None`: until y and x have 256 pixels at
-    /// most.
+    /// The number of levels beside level 0, as far as there is something to halve. `None`: until y and x have 256
+    /// pixels at most.
     pub levels: Option<usize>,
     /// Whether z is halved, too.
     pub depth: Depth,

@@ -139,7 +139,7 @@ impl Publication<'_> {
         consolidated.bring_back()
     }
 
-    /// Lets the image's document name so many levels beside level 0.
+    /// Lets the image's document name this many levels beside level 0.
     fn name_levels(&self, count: usize) -> Result<()> {
         let file = self.root.join(zarr3::DOCUMENT);
         let before = document::read(&file)?.ok_or_else(|| Error::conflict(&file, "has gone"))?;

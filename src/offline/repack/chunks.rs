@@ -33,7 +33,7 @@ impl SourceChunk {
     }
 }
 
-/// So many files of the source are remembered: more than there are shards in the making on most machines.
+/// This many files of the source are remembered: more than there are shards in the making on most machines.
 const RECENT_MAX: usize = 16;
 
 /// Elements of the source, within the array.

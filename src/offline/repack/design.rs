@@ -397,7 +397,7 @@ fn folder_of(key: &str) -> Option<String> {
     (is_free && folder.split('/').all(is_plain)).then(|| folder.to_owned())
 }
 
-/// What is wished of a volume; where nothing is, what the old one was, if it was one.
+/// What is asked of a volume; where nothing is, what the old one was, if it was one.
 fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Volume {
     let mut volume = options.volume.clone();
     if !rules(options.to()).numbers_chunks {

@@ -157,13 +157,13 @@ pub(super) fn axes_of<'a>(
     })
 }
 
-/// What the axes of an image of OME-Zarr are called, if that fits an array of so many dimensions.
+/// What the axes of an image of OME-Zarr are called, if that fits an array of this many dimensions.
 pub(super) fn axes_names(image: Multiscale<'_>, dimensions: usize) -> Option<Vec<String>> {
     let names: Vec<String> = image.axes().map(|axis| axis.name.map(str::to_owned)).collect::<Option<_>>()?;
     is_complete(&names, dimensions).then_some(names)
 }
 
-/// Whether each of so many dimensions has a name of its own.
+/// Whether each of this many dimensions has a name of its own.
 pub(super) fn is_complete(names: &[String], dimensions: usize) -> bool {
     let distinct: HashSet<&String> = names.iter().filter(|name| !name.is_empty()).collect();
     names.len() == dimensions && distinct.len() == dimensions

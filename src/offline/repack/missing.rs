@@ -113,7 +113,7 @@ impl GivenUp {
         (*chunks > 0).then(|| format!("{counted} that its writer counted {are} not there; {listed}"))
     }
 
-    /// Lets what the writer said of the array be true of what it has become, which has so many chunks: how many there
+    /// Lets what the writer said of the array be true of what it has become, which has this many chunks: how many there
     /// are, and which frames are missing.
     pub(super) fn settle(&self, own: &mut ProvenanceMut<'_>, made: u64) {
         let Self { chunks: lost, frames, end } = self;

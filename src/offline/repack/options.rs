@@ -135,7 +135,7 @@ impl RepackOptions {
         Self { memory_bytes, workers, sync, reflink, space, ..self.clone() }
     }
 
-    /// The same for an array of so many dimensions whose chunks are files, and stay files. Lengths of chunks that are
+    /// The same for an array of this many dimensions whose chunks are files, and stay files. Lengths of chunks that are
     /// given for images are not for arrays of one dimension.
     pub(super) fn of_files(&self, dimensions: usize) -> Self {
         let chunk = if dimensions < 2 && self.chunk.len() > dimensions { Vec::new() } else { self.chunk.clone() };

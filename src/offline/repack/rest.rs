@@ -160,7 +160,7 @@ impl Rest<'_> {
 
 /// What becomes of a file or folder.
 enum Fate {
-    /// It is not copied, or made anew.
+    /// It is not copied, or made again.
     Left,
     Folder,
     Link,

@@ -112,14 +112,14 @@ pub enum ByteRange {
     All,
     /// Those from an offset to the end.
     From(u64),
-    /// So many from an offset on.
+    /// A number of them from an offset on.
     Part {
         /// The first byte.
         offset: u64,
         /// How many.
         length: u64,
     },
-    /// So many at the end.
+    /// A number of them at the end.
     Last(u64),
 }
 

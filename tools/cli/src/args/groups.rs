@@ -59,7 +59,7 @@ pub(crate) struct RecordingArgs {
     #[arg(long, value_name = "FORMAT", value_parser = one_of(PixelFormat::ALL, PixelFormat::name))]
     pub(crate) pixel_format: Option<PixelFormat>,
     /// How many of the lowest bits of a raw file's 16-bit pixels are unused: 4 where 12 bits are aligned to the left.
-    /// Pixels are shifted down by so many
+    /// Pixels are shifted down by that many
     #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=15))]
     pub(crate) unused_bits: u32,
     /// Bytes to skip at a raw file's start
@@ -199,7 +199,7 @@ pub(crate) struct RunArgs {
     /// Write smaller levels while frames come, each half as large as the one before: how pixels become one
     #[arg(long, value_name = "METHOD", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
     pub(crate) pyramid: Option<PyramidMethod>,
-    /// With --pyramid, so many levels beside level 0 [default: until y and x have 256 pixels at most]
+    /// With --pyramid, the number of levels beside level 0 [default: until y and x have 256 pixels at most]
     #[arg(long, value_name = "N", requires = "pyramid")]
     pub(crate) levels: Option<usize>,
     /// With --pyramid, halve z, too: always, or auto: once planes are no further apart than pixels

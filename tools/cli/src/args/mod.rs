@@ -175,7 +175,7 @@ pub(crate) struct ManifestArgs {
     #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',')]
     #[arg(value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) forms: Vec<ManifestForm>,
-    /// Put the manifest into the array's document where the array has at most so many chunks
+    /// Put the manifest into the array's document where the array has at most N chunks
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub(crate) inline: u64,
     /// Replace manifests that are in the way
