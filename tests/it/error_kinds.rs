@@ -29,9 +29,9 @@ fn each_kind_comes_from_a_call() {
     };
     assert_eq!(full.kind(), ErrorKind::RingFull);
     drop(lent);
-    let _ = acquisition.append(&frame(0, 8)).unwrap();
+    let _ = acquisition.append(&frame(0, 256)).unwrap();
     acquisition.close();
-    assert_eq!(acquisition.append(&frame(1, 8)).unwrap_err().kind(), ErrorKind::Ended);
+    assert_eq!(acquisition.append(&frame(1, 256)).unwrap_err().kind(), ErrorKind::Ended);
     acquisition.finish().unwrap();
     assert_eq!(create(config()), ErrorKind::AlreadyExists);
 
@@ -65,7 +65,7 @@ fn a_dataset_whose_writer_did_not_finish_is_told_from_a_damaged_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");
     let acquisition = Acquisition::create(&path, tiny(None, 8)).unwrap();
-    let _ = acquisition.append(&frame(0, 8)).unwrap();
+    let _ = acquisition.append(&frame(0, 256)).unwrap();
     acquisition.finish().unwrap();
     let document = path.join("zarr.json");
     let text = fs::read_to_string(&document).unwrap().replace("\"complete\": true", "\"complete\": false");
