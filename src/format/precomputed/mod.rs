@@ -41,6 +41,8 @@ pub(crate) use volume::{Shards, Volume, chunk_ids};
 
 /// The document of a volume.
 pub(crate) const DOCUMENT: &str = "info";
+/// Cloud-volume's file beside it, which says who made the volume.
+pub(crate) const PROVENANCE: &str = "provenance";
 
 /// The members of the document that name folders of other data beside the scales.
 #[cfg(feature = "offline")]

@@ -129,7 +129,7 @@ impl CentralMetadata {
     pub(super) fn companions(&self) -> Vec<PathBuf> {
         let Some(info) = &self.info else { return Vec::new() };
         let names = precomputed::FOLDERS.iter().filter_map(|key| info.get(*key)?.as_str());
-        names.filter(|name| is_below(name)).chain(["provenance"]).map(|name| self.root.join(name)).collect()
+        names.filter(|name| is_below(name)).chain([precomputed::PROVENANCE]).map(|name| self.root.join(name)).collect()
     }
 
     /// The folders below the root that the central's own files stand in.
