@@ -35,6 +35,8 @@ use crate::folder::Folder;
 use crate::format::provenance::hex;
 use crate::fs::{lost_pages, system};
 use crate::plan::Plan;
+#[cfg(feature = "offline")]
+use crate::storage::Archive;
 use crate::storage::trial::{self, Expected};
 use crate::storage::{ArchiveView, Directory, DiskReserve, Storage, StorageSpeed};
 use crate::sync::Unpoisoned;
@@ -206,6 +208,12 @@ impl Root {
             Location::Archive(file) => file.path(),
             Location::Storage(storage) => Path::new(storage.name()),
         }
+    }
+
+    /// The archive, if it is one.
+    #[cfg(feature = "offline")]
+    pub(crate) fn archive(&self) -> Option<&Archive> {
+        if let Location::Archive(file) = &self.location { Some(file.archive()) } else { None }
     }
 
     fn collection(&self) -> Option<MutexGuard<'_, Collection>> {

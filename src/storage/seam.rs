@@ -178,8 +178,8 @@ pub trait Blob: Send + Sync {
         Ok(false)
     }
 
-    /// Reads what was written at `offset`, for whoever looks at a run in progress. Without it,
-    /// `Acquisition::read_frame` finds only frames in the ring.
+    /// Reads what was written at `offset`, for whoever looks at a run in progress: with it, `Acquisition::read_frame`
+    /// also finds frames in shards that are open. Of those that are closed, a storage of the caller's own gives none.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let _ = (offset, bytes);
         Err(io::ErrorKind::Unsupported.into())
