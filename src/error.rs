@@ -41,7 +41,7 @@ pub enum Error {
         reason: String,
     },
     /// The operating system refused something.
-    #[error("can't {action} {}: {source}", path.display())]
+    #[error("can't {action} {}: {source}", Named(path))]
     Io {
         /// What was being done, as a verb: "create", "sync", …
         action: &'static str,
@@ -73,7 +73,7 @@ pub enum Error {
         waited: Duration,
     },
     /// Pixels that are not a whole frame.
-    #[error("{got} bytes are not a whole number of frames of {expected} bytes")]
+    #[error("{got} bytes are not a whole number of frames of {expected} bytes{}", AtLeastOne(*got))]
     FrameSize {
         /// Bytes given.
         got: usize,
@@ -135,7 +135,7 @@ pub enum Error {
         reason: String,
     },
     /// A file or document that does not hold what it should.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", Named(path))]
     Format {
         /// The file.
         path: PathBuf,
@@ -143,7 +143,7 @@ pub enum Error {
         reason: String,
     },
     /// A file or document that may be right, but holds what this library does not read.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", Named(path))]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -151,7 +151,7 @@ pub enum Error {
         reason: String,
     },
     /// A path at which there is no dataset, or none of what was asked for.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", Named(path))]
     NotFound {
         /// The path.
         path: PathBuf,
