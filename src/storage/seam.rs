@@ -20,6 +20,8 @@ pub(crate) const PUTS_AT_ONCE: usize = 4;
 ///
 /// Everything that the engine does to the outside world goes through these calls. All of them come from threads that
 /// are no workers, except [`Blob::write_at`].
+///
+/// What a run has left that was killed is recovered in a folder: that of the files under their keys.
 pub trait Storage: fmt::Debug + Send + Sync {
     /// The storage's name for summaries: `mapped`, `buffered`, …
     fn name(&self) -> &'static str;
