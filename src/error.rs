@@ -167,8 +167,8 @@ pub enum Error {
     /// The run was aborted: frames that waited in the ring are lost.
     #[error("the acquisition was aborted; frames that waited in the ring are lost")]
     Aborted,
-    /// An operation on a finished dataset was stopped by its caller. What was finished of it stays, and another call
-    /// goes on from there.
+    /// An operation on a finished dataset was stopped by its caller. What was finished of it stays, and the same
+    /// operation goes on from there when it is begun anew: of a `Repack`, with a new one.
     #[error("stopped before the end; what was finished stays, and another call goes on from there")]
     Stopped,
     /// A function is told of closed shards already, and one can be set for a run.
@@ -209,7 +209,7 @@ pub enum ErrorKind {
     StorageFull,
     /// The acquisition has ended or was aborted, or can't be waited for from where the call was made.
     Ended,
-    /// An operation on a finished dataset was stopped by its caller. It may be repeated.
+    /// An operation on a finished dataset was stopped by its caller. It may be begun anew.
     Stopped,
     /// A thread panicked, or a codec failed at what it should be able to do.
     Internal,

@@ -32,7 +32,8 @@ impl Progress {
 macro_rules! controls {
     ($operation:ident) => {
         impl $operation {
-            /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
+            /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call. It
+            /// is for good: what goes on from there is a new one.
             pub fn stop(&self) {
                 self.counters.stop();
             }
@@ -89,6 +90,12 @@ impl ProgressCounters {
         let total = self.total();
         Progress { done: self.done.load(Relaxed).min(total), total, bytes_read: self.read.load(Relaxed) }
     }
+}
+
+/// The refusal of a second run of what changes what it looked at.
+pub(super) fn ran_before(operation: &str) -> Error {
+    let reason = format!("a {operation} runs once; a new one goes on after what this one has finished");
+    Error::config("run", "called again", reason)
 }
 
 /// How many threads `workers` stands for: 0 is one for each core that the process may use.

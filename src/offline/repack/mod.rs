@@ -64,7 +64,7 @@ use crate::format::zarr3;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
-use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool, ran_before};
 use crate::sync::Unpoisoned;
 use change::Change;
 use consolidated::Consolidated;
@@ -255,14 +255,12 @@ impl Repack {
     /// # Errors
     ///
     /// The first error ends the work: a damaged chunk (with its place), a full disk, a new shard that reads back
-    /// otherwise than it was written. The old dataset is whole then, and another call goes on after the shards that are
-    /// finished. Only the first call works: what is there afterwards is no longer what [`new`](Self::new) looked at.
+    /// otherwise than it was written. The old dataset is whole then, and a new `Repack` goes on after the shards that
+    /// are finished. Only the first call works, also after [`stop`](Self::stop): what is there afterwards is no longer
+    /// what [`new`](Self::new) looked at. Another one is refused with [`Error::Config`].
     pub fn run(&self) -> Result<RepackSummary> {
         if self.begun.swap(true, Relaxed) {
-            return Err(Error::format(
-                &self.root,
-                "was repacked by an earlier call of run; begin again with a new Repack",
-            ));
+            return Err(ran_before("Repack"));
         }
         if let Some(done) = self.done {
             if done == EarlierResult::Untidy {

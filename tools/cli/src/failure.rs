@@ -290,7 +290,7 @@ mod tests {
     }
 
     /// Fields that only programs set.
-    const WITHOUT_OPTION: [&str; 30] = [
+    const WITHOUT_OPTION: [&str; 31] = [
         "acquisition_order",
         "attribute",
         "channels",
@@ -320,6 +320,7 @@ mod tests {
         "ring_mark",
         "samples",
         "store",
+        "run",
         "volume",
     ];
 
