@@ -57,6 +57,7 @@ impl Folder {
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
         Lock::refuse_within(path)?;
+        refuse_within_array(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -257,6 +258,19 @@ pub(crate) fn refuse_file(path: &Path) -> Error {
         Some(file) => Error::format(file, format!("is a file, so there can't be {} in it", path.display())),
         None => Error::format(path, "is a file; a dataset is a folder, choose another path"),
     }
+}
+
+/// Refuses a path below an array, or in a dataset whose documents stand in one place: what is there are chunks.
+pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
+    let is_array = |above: &&Path| {
+        let is_said_by = |name: &&str| {
+            document(&above.join(name)).is_some_and(|document| format::leaves_no_room_below(name, &document))
+        };
+        format::OF_DATASETS.iter().any(is_said_by)
+    };
+    let Some(above) = path.ancestors().skip(1).find(is_array) else { return Ok(()) };
+    let reason = format!("lies in {}, among the chunks of an array; choose a path beside it", above.display());
+    Err(Error::format(path, reason))
 }
 
 /// Refuses to replace a dataset with another one in it that is being written: its files would go.
