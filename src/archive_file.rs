@@ -79,9 +79,7 @@ impl ArchiveFile {
         let folder = path.parent().unwrap_or(path);
         let parents = make_folders(folder).map_err(|error| Error::io("create", folder, error))?;
         let begun = begin(path, path, uuid).map_err(|error| match error {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
-                Error::Exists { path: path.to_path_buf() }
-            }
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => Error::exists(path),
             other => other,
         });
         match begun {
@@ -109,7 +107,7 @@ impl ArchiveFile {
         }
         if !overwrite {
             Lock::look(path)?;
-            return Err(Error::Exists { path: path.to_path_buf() });
+            return Err(Error::exists(path));
         }
         // Who holds it is the only one who may take its name.
         let lock = Lock::hold_file(&old, path)?;

@@ -108,11 +108,13 @@ pub enum Error {
         /// What would have been right.
         reason: String,
     },
-    /// The output exists and `overwrite` is off.
-    #[error("{} already exists; choose another path, or, of a whole dataset, allow overwriting", path.display())]
+    /// The output exists, and is not to be replaced.
+    #[error("{} already exists; {help}", path.display())]
     Exists {
         /// The path in the way.
         path: PathBuf,
+        /// What can be done about it.
+        help: &'static str,
     },
     /// A storage of the caller's own [holds something](crate::Storage::is_used), which no run replaces.
     #[error("the storage ({storage}) already holds something, which is never replaced; give one that is empty")]
@@ -269,6 +271,23 @@ impl fmt::Display for WrongStride {
     }
 }
 
+/// A path of which something is left to be seen.
+struct Named<'a>(&'a Path);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.as_os_str().is_empty() { f.write_str("\"\"") } else { self.0.display().fmt(f) }
+    }
+}
+
+struct AtLeastOne(usize);
+
+impl fmt::Display for AtLeastOne {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_str("; give at least one frame") } else { Ok(()) }
+    }
+}
+
 struct WaitedFor(Duration);
 
 impl fmt::Display for WaitedFor {
@@ -347,6 +366,16 @@ impl Error {
     /// Whether the call may be repeated later: the ring was full, nothing is broken.
     pub fn is_ring_full(&self) -> bool {
         matches!(self, Self::RingFull { .. })
+    }
+
+    /// Something in the way of a caller that may ask to have it replaced.
+    pub(crate) fn exists(path: impl Into<PathBuf>) -> Self {
+        Self::Exists { path: path.into(), help: "choose another path, or allow overwriting" }
+    }
+
+    /// Something in the way that is never replaced.
+    pub(crate) fn exists_for_good(path: impl Into<PathBuf>) -> Self {
+        Self::Exists { path: path.into(), help: "choose another path" }
     }
 
     pub(crate) fn config(field: &'static str, value: impl fmt::Display, reason: impl Into<String>) -> Self {

@@ -82,7 +82,7 @@ impl Folder {
             }
             // Who replaces a dataset around this one takes its lock before looking for this one's.
             Lock::refuse_within(path)?;
-            if held.has_files()? { Err(Error::Exists { path: path.to_path_buf() }) } else { Ok((held, lock)) }
+            if held.has_files()? { Err(Error::exists(path)) } else { Ok((held, lock)) }
         });
         match begun {
             Ok((held, lock)) => Ok(Self { held, existed, parents, replaced: None, lock: Some(lock) }),
@@ -109,7 +109,7 @@ impl Folder {
             return Err(Error::format(path, reason));
         }
         if !overwrite {
-            return Err(Error::Exists { path: path.to_path_buf() });
+            return Err(Error::exists(path));
         }
         // Who holds it is the only one who may move the folder.
         let old_lock = Lock::take(&old.root()).map_err(|error| named(error, path))?;

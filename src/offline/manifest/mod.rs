@@ -250,7 +250,7 @@ pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
         ));
     }
     if !overwrite {
-        return Err(Error::Exists { path: out.to_path_buf() });
+        return Err(Error::exists(out));
     }
     Ok(())
 }

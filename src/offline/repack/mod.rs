@@ -448,7 +448,7 @@ fn done_before(
     match receipt::is_of(out, root, &sources, options)? {
         true if Staging::is_left(staging)? => Ok(EarlierResult::Untidy),
         true => Ok(EarlierResult::Tidy),
-        false => Err(Error::Exists { path: out.to_path_buf() }),
+        false => Err(Error::exists_for_good(out)),
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
         ));
     }
     if out.exists() && !may_be_made {
-        return Err(Error::Exists { path: out.to_path_buf() });
+        return Err(Error::exists_for_good(out));
     }
     if out.starts_with(root) {
         return Err(Error::config(
