@@ -106,7 +106,7 @@ impl Folder {
         if !is_dataset(&old.root()) {
             let reason =
                 "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
-            return Err(Error::format(path, reason));
+            return Err(Error::conflict(path, reason));
         }
         if !overwrite {
             return Err(Error::exists(path));
@@ -255,8 +255,8 @@ impl Held {
 pub(crate) fn refuse_file(path: &Path) -> Error {
     let is_file = |path: &&Path| fs::metadata(path).is_ok_and(|found| !found.is_dir());
     match path.ancestors().skip(1).find(is_file) {
-        Some(file) => Error::format(file, format!("is a file, so there can't be {} in it", path.display())),
-        None => Error::format(path, "is a file; a dataset is a folder, choose another path"),
+        Some(file) => Error::conflict(file, format!("is a file, so there can't be {} in it", path.display())),
+        None => Error::conflict(path, "is a file; a dataset is a folder, choose another path"),
     }
 }
 
@@ -270,7 +270,7 @@ pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
     };
     let Some(above) = path.ancestors().skip(1).find(is_array) else { return Ok(()) };
     let reason = format!("lies in {}, among the chunks of an array; choose a path beside it", above.display());
-    Err(Error::format(path, reason))
+    Err(Error::conflict(path, reason))
 }
 
 /// Refuses to replace a dataset with another one in it that is being written: its files would go.

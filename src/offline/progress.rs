@@ -1,6 +1,7 @@
 //! How far an operation is, for other threads to ask; and the threads that it works with.
 
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
@@ -80,7 +81,7 @@ impl ProgressCounters {
         if self.stopped.load(Relaxed) { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// So many bytes were read, and are done with.
+    /// This many bytes were read, and are done with.
     pub(super) fn add(&self, bytes: u64) {
         self.read.fetch_add(bytes, Relaxed);
         self.done.fetch_add(bytes, Relaxed);
@@ -93,9 +94,9 @@ impl ProgressCounters {
 }
 
 /// The refusal of a second run of what changes what it looked at.
-pub(super) fn ran_before(operation: &str) -> Error {
-    let reason = format!("a {operation} runs once; a new one goes on after what this one has finished");
-    Error::config("run", "called again", reason)
+pub(super) fn ran_before(operation: &str, root: &Path) -> Error {
+    let reason = format!("a {operation} of it runs once; a new one goes on after what this one has finished");
+    Error::conflict(root, reason)
 }
 
 /// How many threads `workers` stands for: 0 is one for each core that the process may use.

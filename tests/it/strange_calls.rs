@@ -180,11 +180,11 @@ fn an_operation_that_was_stopped_goes_on_in_a_new_one() {
     let first = repack();
     first.stop();
     assert!(matches!(first.run(), Err(Error::Stopped)));
-    refused(first.run(), ErrorKind::InvalidArgument, "a Repack runs once; a new one goes on");
+    refused(first.run(), ErrorKind::Conflict, "a Repack of it runs once; a new one goes on");
     drop(first);
     repack().run().unwrap();
     let pyramid = || Pyramid::new(at("a.zarr"), &PyramidOptions::default()).unwrap();
     let first = pyramid();
     first.run().unwrap();
-    refused(first.run(), ErrorKind::InvalidArgument, "a Pyramid runs once; a new one goes on");
+    refused(first.run(), ErrorKind::Conflict, "a Pyramid of it runs once; a new one goes on");
 }

@@ -14,14 +14,14 @@ use crate::fs::document;
 ///
 /// # Errors
 ///
-/// [`Error::Format`]. What may be right and is not read here is taken.
+/// [`Error::Config`]. What may be right and is not read here is taken.
 pub(super) fn check(root: &Path, key: &str, value: &[u8]) -> Result<()> {
     let path = root.join(key);
     let name = key.rsplit('/').next().unwrap_or(key);
     if name != zarr3::DOCUMENT && !OF_ZARR2_NODES.contains(&name) && !says_so(name, &path) {
         return Ok(());
     }
-    let refuse = |reason: String| Error::format(&path, reason);
+    let refuse = |reason: String| Error::config("key", key, reason);
     let new: Value =
         document::parse(value).map_err(|error| refuse(format!("the new document is not JSON: {error}")))?;
     let is_one = match name {
@@ -42,7 +42,7 @@ pub(super) fn check(root: &Path, key: &str, value: &[u8]) -> Result<()> {
     };
     match read {
         Err(Error::Unsupported { .. }) => Ok(()),
-        read => read,
+        read => read.map_err(|error| refuse(format!("the new document can't be read: {error}"))),
     }
 }
 
