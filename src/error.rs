@@ -73,7 +73,10 @@ pub enum Error {
         waited: Duration,
     },
     /// Pixels that are not a whole frame.
-    #[error("{got} bytes are not a whole number of frames of {expected} bytes{}", AtLeastOne(*got))]
+    #[error(
+        "{got} bytes are not a whole number of frames of {expected} bytes{}",
+        if *got == 0 { "; give at least one frame" } else { "" }
+    )]
     FrameSize {
         /// Bytes given.
         got: usize,
@@ -298,14 +301,6 @@ struct Named<'a>(&'a Path);
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.as_os_str().is_empty() { f.write_str("\"\"") } else { self.0.display().fmt(f) }
-    }
-}
-
-struct AtLeastOne(usize);
-
-impl fmt::Display for AtLeastOne {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 { f.write_str("; give at least one frame") } else { Ok(()) }
     }
 }
 
