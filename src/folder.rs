@@ -57,6 +57,7 @@ impl Folder {
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
         Lock::refuse_within(path)?;
+        refuse_within_array(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -81,7 +82,7 @@ impl Folder {
             }
             // Who replaces a dataset around this one takes its lock before looking for this one's.
             Lock::refuse_within(path)?;
-            if held.has_files()? { Err(Error::Exists { path: path.to_path_buf() }) } else { Ok((held, lock)) }
+            if held.has_files()? { Err(Error::exists(path)) } else { Ok((held, lock)) }
         });
         match begun {
             Ok((held, lock)) => Ok(Self { held, existed, parents, replaced: None, lock: Some(lock) }),
@@ -108,7 +109,7 @@ impl Folder {
             return Err(Error::conflict(path, reason));
         }
         if !overwrite {
-            return Err(Error::Exists { path: path.to_path_buf() });
+            return Err(Error::exists(path));
         }
         // Who holds it is the only one who may move the folder.
         let old_lock = Lock::take(&old.root()).map_err(|error| named(error, path))?;
@@ -257,6 +258,19 @@ pub(crate) fn refuse_file(path: &Path) -> Error {
         Some(file) => Error::conflict(file, format!("is a file, so there can't be {} in it", path.display())),
         None => Error::conflict(path, "is a file; a dataset is a folder, choose another path"),
     }
+}
+
+/// Refuses a path below an array, or in a dataset whose documents stand in one place: what is there are chunks.
+pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
+    let is_array = |above: &&Path| {
+        let is_said_by = |name: &&str| {
+            document(&above.join(name)).is_some_and(|document| format::leaves_no_room_below(name, &document))
+        };
+        format::OF_DATASETS.iter().any(is_said_by)
+    };
+    let Some(above) = path.ancestors().skip(1).find(is_array) else { return Ok(()) };
+    let reason = format!("lies in {}, among the chunks of an array; choose a path beside it", above.display());
+    Err(Error::conflict(path, reason))
 }
 
 /// Refuses to replace a dataset with another one in it that is being written: its files would go.
