@@ -20,7 +20,7 @@ use crate::fs::document;
 ///
 /// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
-    let notes = [codecs(job, options), raw_bytes(job), fill_bits(job), other_names(job), empty_names(job)?];
+    let notes = [codecs(job, options), raw_bytes(job), fill_bits(job)?, other_names(job), empty_names(job)?];
     let notes = notes.into_iter().chain([packed_files(job, options)?]);
     Ok(notes.flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
@@ -53,11 +53,15 @@ fn raw_bytes(job: &ArrayJob) -> Option<String> {
     })
 }
 
-/// A NaN that has no words in the new format.
-fn fill_bits(job: &ArrayJob) -> Option<String> {
+/// A NaN that has no words in the new format, and that no pixel is by not being there.
+fn fill_bits(job: &ArrayJob) -> Result<Option<String>> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
-    let without_words = (!to.layout.rules().is_tree).then(|| to.layout.dialect.name());
-    without_words.and_then(|to| format::fill_value::note_of_bits(from.dtype, &from.fill, "the result", to))
+    if to.layout.rules().is_tree {
+        return Ok(None);
+    }
+    let to = to.layout.dialect.name();
+    job.change.source.refuse_without_bits(to)?;
+    Ok(format::fill_value::note_of_bits(from.dtype, &from.fill, "the result", to))
 }
 
 /// An attribute of xarray's that names the dimensions otherwise than the array does, where the names take its place.
