@@ -12,14 +12,18 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::format;
-use crate::format::keys::RECORDS;
-use crate::format::zarr3;
+use crate::format::keys::{RECORDS, is_below};
+use crate::format::{zarr2, zarr3};
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{
     Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, make_folders,
     remove_empty_folders, swap, sync_folder_of,
 };
 use crate::json;
+use crate::ome::multiscales::{self, Dataset, Multiscale};
+
+/// Groups around a dataset whose images are looked at.
+const ABOVE_MAX: usize = 16;
 
 /// A folder that this process made and locked.
 #[derive(Debug)]
@@ -107,6 +111,7 @@ impl Folder {
                 "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
             return Err(Error::format(path, reason));
         }
+        refuse_level(path)?;
         if !overwrite {
             return Err(Error::Exists { path: path.to_path_buf() });
         }
@@ -257,6 +262,26 @@ pub(crate) fn refuse_file(path: &Path) -> Error {
         Some(file) => Error::format(file, format!("is a file, so there can't be {} in it", path.display())),
         None => Error::format(path, "is a file; a dataset is a folder, choose another path"),
     }
+}
+
+/// Refuses to replace a level of an image, or a folder with one: the image would name what is none of its levels, and
+/// the others would be of other pixels.
+fn refuse_level(path: &Path) -> Result<()> {
+    for image in path.ancestors().skip(1).take(ABOVE_MAX) {
+        let said = document(&image.join(zarr3::DOCUMENT)).map(|mut said| said["attributes"].take());
+        let said = said.or_else(|| document(&image.join(zarr2::ATTRIBUTES))).unwrap_or_default();
+        let mut levels =
+            multiscales::images(multiscales::ome_of(&said)).flat_map(Multiscale::levels).filter_map(Dataset::path);
+        if let Some(level) = levels.find(|level| is_below(level) && image.join(level).starts_with(path)) {
+            let reason = format!(
+                "is or holds the level {level:?} of the image {}, which would be none any more; choose another path, \
+                 or replace that image as a whole",
+                image.display()
+            );
+            return Err(Error::format(path, reason));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to replace a dataset with another one in it that is being written: its files would go.
