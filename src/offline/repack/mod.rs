@@ -163,8 +163,9 @@ impl Repack {
         if !options.incomplete {
             missing::refuse_unfinished(&nodes)?;
         }
+        let named = options.dialect;
         let options = &options.with_dialect(nodes::dialect_of(&nodes, &options)?);
-        options.check()?;
+        options.check(named)?;
         let selection = Selection::new(&nodes, options)?.into(out.is_some());
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
