@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::array::Array;
 use super::ranges::{Gather, Ranges};
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::fill_value;
 use crate::format::layout::product;
@@ -245,7 +245,7 @@ impl Array {
              pixels would read as a plain one; zarr3 has words for them",
             count_that(absent, "chunk", IS)
         );
-        Err(Error::format(self.path(), Refusal::Unsupported(reason)))
+        Err(Error::unsupported(self.path(), reason))
     }
 
     /// The places of all chunks that are there, file by file.
