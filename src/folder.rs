@@ -61,6 +61,7 @@ impl Folder {
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
         Lock::refuse_within(path)?;
+        refuse_level(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -111,7 +112,6 @@ impl Folder {
                 "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
             return Err(Error::conflict(path, reason));
         }
-        refuse_level(path)?;
         if !overwrite {
             return Err(Error::Exists { path: path.to_path_buf() });
         }
@@ -264,8 +264,8 @@ pub(crate) fn refuse_file(path: &Path) -> Error {
     }
 }
 
-/// Refuses to replace a level of an image, or a folder with one: the image would name what is none of its levels, and
-/// the others would be of other pixels.
+/// Refuses the place of a level of an image, or of a folder with one: the image would name what is none of its levels,
+/// and the others would be of other pixels.
 fn refuse_level(path: &Path) -> Result<()> {
     for image in path.ancestors().skip(1).take(ABOVE_MAX) {
         let said = document(&image.join(zarr3::DOCUMENT)).map(|mut said| said["attributes"].take());

@@ -179,6 +179,11 @@ def test_a_level_is_not_replaced_by_itself(tool, tmp_path, zarr_format, by_key, 
         told = tool("replay", tmp_path / "m.npy", *place, *more, code=1)
         assert f'the level "{level}" of the image {path}/img' in told and "--overwrite" not in told
         assert files(path) == before
+    # Also where the level is missing.
+    (path / "img" / level).rename(tmp_path / "aside")
+    told = tool("replay", tmp_path / "m.npy", path / "img" / level, *more, code=1)
+    assert f'the level "{level}" of the image' in told and not (path / "img" / level).exists()
+    (tmp_path / "aside").rename(path / "img" / level)
     # The image as a whole, and another path.
     if zarr_format == 3:
         tool("replay", tmp_path / "m.npy", path, "--key", "img/other")
