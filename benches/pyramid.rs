@@ -20,7 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let path = folder.path().join("run.ome.zarr");
         record(&path, compressor, side, frames)?;
         for method in [PyramidMethod::Mean, PyramidMethod::Median, PyramidMethod::Mode] {
-            let options = PyramidOptions { method, overwrite: true, sync: false, ..PyramidOptions::default() };
+            let options =
+                PyramidOptions { method: Some(method), overwrite: true, sync: false, ..PyramidOptions::default() };
             let mut rates: Vec<f64> = Vec::new();
             for _ in 0..turns {
                 let start = Instant::now();

@@ -12,14 +12,18 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::format;
-use crate::format::keys::RECORDS;
-use crate::format::zarr3;
+use crate::format::keys::{RECORDS, is_below};
+use crate::format::{zarr2, zarr3};
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{
     Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, make_folders,
     remove_empty_folders, swap, sync_folder_of,
 };
 use crate::json;
+use crate::ome::multiscales::{self, Dataset, Multiscale};
+
+/// Groups around a dataset whose images are looked at.
+const ABOVE_MAX: usize = 16;
 
 /// A folder that this process made and locked.
 #[derive(Debug)]
@@ -58,6 +62,7 @@ impl Folder {
         finish_exchange(path).map_err(|error| named(error, path))?;
         Lock::refuse_within(path)?;
         refuse_within_array(path)?;
+        refuse_level(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -271,6 +276,26 @@ pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
     let Some(above) = path.ancestors().skip(1).find(is_array) else { return Ok(()) };
     let reason = format!("lies in {}, among the chunks of an array; choose a path beside it", above.display());
     Err(Error::conflict(path, reason))
+}
+
+/// Refuses the place of a level of an image, or of a folder with one: the image would name what is none of its levels,
+/// and the others would be of other pixels.
+fn refuse_level(path: &Path) -> Result<()> {
+    for image in path.ancestors().skip(1).take(ABOVE_MAX) {
+        let said = document(&image.join(zarr3::DOCUMENT)).map(|mut said| said["attributes"].take());
+        let said = said.or_else(|| document(&image.join(zarr2::ATTRIBUTES))).unwrap_or_default();
+        let mut levels =
+            multiscales::images(multiscales::ome_of(&said)).flat_map(Multiscale::levels).filter_map(Dataset::path);
+        if let Some(level) = levels.find(|level| is_below(level) && image.join(level).starts_with(path)) {
+            let reason = format!(
+                "is or holds the level {level:?} of the image {}, which would be none any more; choose another path, \
+                 or replace that image as a whole",
+                image.display()
+            );
+            return Err(Error::conflict(path, reason));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to replace a dataset with another one in it that is being written: its files would go.

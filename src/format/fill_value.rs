@@ -147,9 +147,14 @@ pub(crate) fn to_json_v3(element_type: ElementType, bytes: &[u8]) -> Value {
     bytes.chunks(part.size()).map(|bytes| to_json_v3(part, bytes)).collect()
 }
 
-/// Whether [`to_json`] tells all of an element: of a NaN, it tells no bits.
+/// What readers take an element for by what [`to_json`] tells of it: of a NaN, that is no bits.
+pub(crate) fn as_told(element_type: ElementType, bytes: &[u8]) -> Vec<u8> {
+    element(element_type, &to_json(element_type, bytes)).unwrap_or_else(|_| bytes.to_vec())
+}
+
+/// Whether they take it for what it is.
 pub(crate) fn is_as_told(element_type: ElementType, bytes: &[u8]) -> bool {
-    element(element_type, &to_json(element_type, bytes)).is_ok_and(|told| told == bytes)
+    as_told(element_type, bytes) == bytes
 }
 
 /// What to say of an array whose fill value a document without words for the bits of a NaN is to have. `result`: what

@@ -132,11 +132,22 @@ pub(crate) fn is_archive(path: &Path) -> bool {
 
 /// Refuses to change an archive, or something in one.
 pub(crate) fn refuse_archive(path: &Path) -> Result<()> {
-    if path.is_dir() || !matches!(archives::find(path), Ok(Some(_))) {
-        return Ok(());
+    refuse_as(path, "is an archive, or in one, which is not changed; repack it into a folder, and change that")
+}
+
+/// Refuses a manifest of an archive, or of something in one.
+pub(crate) fn refuse_manifest_of_archive(path: &Path) -> Result<()> {
+    let reason = "is an archive, or in one: one file already, of which readers need no manifest; for references to \
+                  its chunks, repack it into a folder, and name that";
+    refuse_as(path, reason)
+}
+
+/// Refuses an archive, or something in one, for this reason.
+fn refuse_as(path: &Path, reason: &str) -> Result<()> {
+    match !path.is_dir() && matches!(archives::find(path), Ok(Some(_))) {
+        true => Err(Error::unsupported(path, reason)),
+        false => Ok(()),
     }
-    let reason = "is an archive, or in one, which is not changed; repack it into a folder, and change that";
-    Err(Error::unsupported(path, reason))
 }
 
 pub(crate) fn is_file(path: &Path) -> bool {

@@ -11,10 +11,11 @@ use super::array::Array;
 use super::ranges::{Gather, Ranges};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::fill_value;
 use crate::format::layout::product;
 use crate::format::provenance::{self, Provenance};
 use crate::geometry::{cells, for_each_position, linear};
-use crate::words::count;
+use crate::words::{IS, count, count_that};
 
 /// More frames than this are not looked at one by one.
 const FRAMES_MAX: u64 = 1 << 28;
@@ -226,6 +227,25 @@ impl Array {
             Some(reason) => Err(Error::format(file.path(), reason.as_str())),
             None => Ok(index.entries().count() as u64),
         }
+    }
+
+    /// Refuses a format without words for the bits of a NaN, where chunks are not there and read as such a one.
+    pub(super) fn refuse_without_bits(&self, format: &str) -> Result<()> {
+        let (metadata, layout) = (self.metadata(), self.layout());
+        if fill_value::is_as_told(metadata.dtype, &metadata.fill) {
+            return Ok(());
+        }
+        let there = self.all_chunk_positions()?.into_iter().flatten().filter(|place| layout.has_chunk(place)).count();
+        let absent = product(&layout.chunk_grid()).map_or(u64::MAX, |all| all.saturating_sub(there as u64));
+        if absent == 0 {
+            return Ok(());
+        }
+        let reason = format!(
+            "its fill value is a NaN with bits of its own, for which {format} has no words, and {} not there, whose \
+             pixels would read as a plain one; zarr3 has words for them",
+            count_that(absent, "chunk", IS)
+        );
+        Err(Error::unsupported(self.path(), reason))
     }
 
     /// The places of all chunks that are there, file by file.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::multiscales::{self, Dataset, Multiscale, SYSTEMS, TRANSFORMATIONS};
-use super::placement;
+use super::placement::{self, OF_PARTS};
 use crate::config::OmeVersion;
 use crate::json::render_line;
 
@@ -129,12 +129,11 @@ fn steps(
 /// Collects the keys of a transformation that is no more. `stay`: those that do something stay as they are.
 fn forget(way: &Value, stay: bool, lost: &mut BTreeSet<String>) {
     let kind = way["type"].as_str().unwrap_or_default();
-    let steps = way["transformations"].as_array().filter(|_| kind == "sequence");
-    steps.into_iter().flatten().for_each(|step| forget(step, stay, lost));
+    placement::parts(way).for_each(|step| forget(step, stay, lost));
     if stay && !["sequence", "identity"].contains(&kind) {
         return;
     }
-    let is_known = |key: &str| key == kind || ["type", "transformations"].contains(&key) || ENDS.contains(&key);
+    let is_known = |key: &str| key == kind || key == "type" || ENDS.contains(&key) || OF_PARTS.contains(&key);
     let keys = way.as_object().into_iter().flat_map(Map::keys);
     lost.extend(keys.filter(|key| !is_known(key)).cloned());
 }

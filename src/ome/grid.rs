@@ -38,6 +38,14 @@ impl PixelGrid {
         Self { scale, translation: (shifts || self.translation.is_some()).then(|| translation.collect()) }
     }
 
+    /// What leads back from there; `None` where all of an axis is one place.
+    pub(crate) fn inverse(&self) -> Option<Self> {
+        let is_point = self.scale.contains(&0.0);
+        let back = |(place, scale): (&f64, &f64)| -place / scale;
+        let translation = self.translation.as_ref().map(|places| places.iter().zip(&self.scale).map(back).collect());
+        (!is_point).then(|| Self { scale: self.scale.iter().map(|scale| 1.0 / scale).collect(), translation })
+    }
+
     /// The same, seen from where `next` leads.
     pub(crate) fn then(&self, next: &Self) -> Self {
         let scale: Vec<f64> = self.scale.iter().zip(&next.scale).map(|(scale, next)| scale * next).collect();

@@ -35,9 +35,27 @@ pub(crate) fn distances(lengths: &[Length; 3], wish: &Downsampling) -> Result<Di
     if wish.depth != Depth::Auto {
         return Ok([1.0; 3]);
     }
-    units::comparable(lengths).map_err(|units| {
-        format!("z, y and x are in units that can't be compared ({units}); say never or always in place of auto")
+    units::comparable(lengths).ok_or_else(|| {
+        format!(
+            "{}, and such distances can't be compared; with the option `depth` always, z is halved at every level, and \
+             with the option `depth` never at none",
+            units_of(lengths)
+        )
     })
+}
+
+/// In which units distances are, for a sentence: `z has no unit, y and x are in "micrometer"`.
+fn units_of(lengths: &[Length; 3]) -> String {
+    let [z, y, x] = lengths.each_ref().map(|length| length.unit.as_deref());
+    let said = |axes: &str, unit: Option<&str>, [has, is]: [&str; 2]| match unit {
+        Some(unit) => format!("{axes} {is} in {unit:?}"),
+        None => format!("{axes} {has} no unit"),
+    };
+    let of_one = |axis, unit| said(axis, unit, ["has", "is"]);
+    match y == x {
+        true => format!("{}, {}", of_one("z", z), said("y and x", y, ["have", "are"])),
+        false => format!("{}, {}, {}", of_one("z", z), of_one("y", y), of_one("x", x)),
+    }
 }
 
 /// The levels of an image of `shape`, the finest first. `depth`: of an image whose last dimension but two is of space,

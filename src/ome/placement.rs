@@ -1,13 +1,18 @@
 //! What coordinate transformations, one after another, make of the elements of an array: how far apart they are, and
 //! where the first one is. What does more than that to any axis has no such grid, and is told apart here.
 //!
-//! Sources: OME-Zarr 0.4 and 0.5, "coordinateTransformations"; 0.6, "sequence", "affine", "rotation" and "mapAxis".
+//! Sources: OME-Zarr 0.4 and 0.5, "coordinateTransformations"; 0.6, "sequence", "affine", "rotation", "mapAxis",
+//! "byDimension" and "bijection"; and of drafts of 0.6, "inverseOf".
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 use serde_json::{Value, json};
 
 use super::grid::PixelGrid;
 use crate::json::render_line;
+
+/// Keys of transformations that hold others, and of the parts of a `byDimension`.
+pub(super) const OF_PARTS: [&str; 8] =
+    ["transformations", "transformation", "forward", "inverse", "inputAxes", "outputAxes", "input_axes", "output_axes"];
 
 /// The transformations in the order in which they apply: those of sequences in their place, and none that do nothing.
 pub(super) fn in_order<'a>(ways: impl IntoIterator<Item = &'a Value>) -> Vec<&'a Value> {
@@ -43,6 +48,12 @@ pub(super) fn is_plain(steps: &[&Value]) -> bool {
     matches!(kinds[..], ["scale"] | ["scale", "translation"])
 }
 
+/// The transformations that one holds, or the parts that hold them.
+pub(super) fn parts(way: &Value) -> impl Iterator<Item = &Value> {
+    let listed = way["transformations"].as_array().into_iter().flatten();
+    listed.chain(OF_PARTS[1..].iter().filter_map(|key| way.get(*key)))
+}
+
 /// A grid as such transformations.
 pub(super) fn plain(grid: &PixelGrid) -> Vec<Value> {
     let scale = json!({"type": "scale", "scale": grid.scale});
@@ -65,6 +76,10 @@ fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
         numbers.ok_or_else(|| unlike(format!("a {kind} of {dims} numbers")))
     };
     let ones = vec![1.0; dims];
+    let of_part = |key: &str| {
+        let part = step.get(key).ok_or_else(|| format!("a {kind} without {key:?}"))?;
+        compose(&in_order([part]), dims)
+    };
     match kind {
         "scale" => Ok(PixelGrid { scale: numbers()?, translation: None }),
         "translation" => Ok(PixelGrid { scale: ones, translation: Some(numbers()?) }),
@@ -75,8 +90,54 @@ fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
         "rotation" => {
             of_matrix(said, dims, 0).ok_or_else(|| format!("the rotation {}, which mixes axes", render_line(said)))
         }
+        "byDimension" => of_parts_of_axes(step, dims),
+        "bijection" => of_part("forward"),
+        "inverseOf" => of_part("transformation")?.inverse().ok_or_else(|| "the inverse of a scale of 0".to_owned()),
         _ => Err(format!("a transformation of the type {kind:?}")),
     }
+}
+
+/// That of a `byDimension`, each part of which leads from some axes to the same.
+fn of_parts_of_axes(step: &Value, dims: usize) -> Result<PixelGrid, String> {
+    let mut all = PixelGrid { scale: vec![f64::NAN; dims], translation: Some(vec![0.0; dims]) };
+    let mut said = vec![false; dims];
+    for part in step["transformations"].as_array().into_iter().flatten() {
+        let axes = ["inputAxes", "outputAxes"].map(|key| axes_of(part, key, dims));
+        let [Some(input), Some(output)] = &axes else {
+            return Err(format!("a byDimension with a part {} that names no axes by numbers", render_line(part)));
+        };
+        if input != output {
+            return Err(format!("a byDimension that leads from the axes {input:?} to {output:?}, which mixes axes"));
+        }
+        let way = part.get("transformation").ok_or("a byDimension with a part that has no transformation")?;
+        let grid = compose(&in_order([way]), input.len()).map_err(|way| format!("a byDimension with {way}"))?;
+        for (from, &axis) in input.iter().enumerate() {
+            if std::mem::replace(&mut said[axis], true) {
+                return Err(format!("a byDimension that leads to the axis {axis} twice"));
+            }
+            all.scale[axis] = grid.scale[from];
+            if let (Some(all), Some(places)) = (&mut all.translation, &grid.translation) {
+                all[axis] = places[from];
+            }
+        }
+    }
+    match said.iter().position(|is_said| !is_said) {
+        Some(axis) => Err(format!("a byDimension that leads to no axis {axis}")),
+        None => Ok(PixelGrid { translation: moved(all.translation), ..all }),
+    }
+}
+
+/// The axes that a part of a `byDimension` names.
+fn axes_of(part: &Value, key: &str, dims: usize) -> Option<Vec<usize>> {
+    // In drafts of 0.6, the keys were written otherwise.
+    let draft = key.replace("Axes", "_axes");
+    let said = part.get(key).or_else(|| part.get(&draft))?.as_array()?;
+    said.iter().map(|axis| usize::try_from(axis.as_u64()?).ok().filter(|axis| *axis < dims)).collect()
+}
+
+/// Places that are not all 0.
+fn moved(translation: Option<Vec<f64>>) -> Option<Vec<f64>> {
+    translation.filter(|places| places.iter().any(|place| *place != 0.0))
 }
 
 /// Whether each axis is mapped to itself.
@@ -95,7 +156,7 @@ fn of_matrix(said: &Value, dims: usize, more: usize) -> Option<PixelGrid> {
     let translation: Vec<f64> = rows.iter().filter_map(|row| row.get(dims).copied()).collect();
     Some(PixelGrid {
         scale: rows.iter().enumerate().map(|(at, row)| row[at]).collect(),
-        translation: Some(translation).filter(|places| places.iter().any(|place| *place != 0.0)),
+        translation: moved(Some(translation)),
     })
 }
 
@@ -127,6 +188,16 @@ mod tests {
         let inner = json!({"type": "sequence", "transformations": [scale]});
         let nested = json!([{"type": "sequence", "transformations": [moved, inner]}]);
         let affine = json!({"type": "affine", "affine": [[2.0, 0.0, 1.0], [0, 3, 0]]});
+        let seq =
+            json!({"type": "sequence", "transformations": [{"type": "scale", "scale": [0.5, 0.25]}, moved.clone()]});
+        let one = json!({"type": "sequence", "transformations": [
+            {"type": "scale", "scale": [3]}, {"type": "translation", "translation": [3]}]});
+        let of_each = json!({"type": "byDimension", "transformations": [
+            {"transformation": {"type": "scale", "scale": [0.5]}, "inputAxes": [1], "outputAxes": [1]},
+            {"transformation": one, "inputAxes": [0], "outputAxes": [0]}]});
+        let of_both = json!({"type": "byDimension", "transformations": [
+            {"transformation": {"type": "scale", "scale": [0.5, 0.1]}, "input_axes": [1, 0], "output_axes": [1, 0]}]});
+        let just_moved = grid([1.0, 1.0], Some([8.0, -3.0]));
         for (ways, expected) in [
             (json!([]), grid([1.0, 1.0], None)),
             (json!([{"type": "identity"}, scale]), grid([0.5, 0.1], None)),
@@ -137,9 +208,21 @@ mod tests {
             (json!([moved, affine]), grid([2.0, 3.0], Some([17.0, -9.0]))),
             (json!([{"type": "mapAxis", "mapAxis": [0, 1]}]), grid([1.0, 1.0], None)),
             (json!([{"type": "rotation", "rotation": [[1, 0], [0, 1]]}]), grid([1.0, 1.0], None)),
+            (json!([of_each, moved]), grid([3.0, 0.5], Some([11.0, -3.0]))),
+            (json!([of_both]), grid([0.1, 0.5], None)),
+            (json!([{"type": "inverseOf", "transformation": seq}]), grid([2.0, 4.0], Some([-16.0, 12.0]))),
+            (json!([{"type": "bijection", "forward": moved, "inverse": {"type": "identity"}}]), just_moved),
         ] {
             assert_eq!(composed(&ways), Ok(expected), "{ways}");
         }
+    }
+
+    fn by_dimension(axes: &[(&[usize], &[usize])]) -> Value {
+        let part = |(input, output): &(&[usize], &[usize])| {
+            let transformation = json!({"type": "scale", "scale": vec![0.5; input.len()]});
+            json!({"transformation": transformation, "inputAxes": input, "outputAxes": output})
+        };
+        json!({"type": "byDimension", "transformations": axes.iter().map(part).collect::<Vec<_>>()})
     }
 
     #[test]
@@ -148,7 +231,14 @@ mod tests {
             (json!({"type": "mapAxis", "mapAxis": [1, 0]}), "the type \"mapAxis\""),
             (json!({"type": "rotation", "rotation": [[0, 1], [-1, 0]]}), "the rotation [[0,1],[-1,0]], which mixes"),
             (json!({"type": "affine", "affine": [[1, 0.5, 0], [0, 1, 0]]}), "which mixes axes"),
-            (json!({"type": "byDimension", "transformations": []}), "byDimension"),
+            (json!({"type": "byDimension", "transformations": []}), "a byDimension that leads to no axis 0"),
+            (by_dimension(&[(&[0, 1], &[1, 0])]), "from the axes [0, 1] to [1, 0], which mixes axes"),
+            (by_dimension(&[(&[0], &[0])]), "leads to no axis 1"),
+            (by_dimension(&[(&[0], &[0]), (&[0], &[0])]), "leads to the axis 0 twice"),
+            (by_dimension(&[(&[0], &[0]), (&[2], &[2])]), "names no axes by numbers"),
+            (json!({"type": "inverseOf", "transformation": {"type": "scale", "scale": [0, 1]}}), "a scale of 0"),
+            (json!({"type": "bijection", "inverse": {"type": "identity"}}), "a bijection without \"forward\""),
+            (json!({"type": "displacements", "path": "d"}), "the displacements that stands in the array \"d\""),
             (json!({"type": "scale", "scale": [1.0]}), "expected a scale of 2 numbers"),
             (json!({"type": "scale", "path": "places"}), "the scale that stands in the array \"places\""),
             (json!({"scale": [1.0, 1.0]}), "no type"),

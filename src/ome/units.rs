@@ -32,21 +32,14 @@ const PREFIXES: [(&str, &str, i32); 21] = [
     ("yocto", "y", -24),
 ];
 
-/// Lengths as numbers that can be compared: as they are where they have one unit, or none, else in meters.
-///
-/// # Errors
-///
-/// The units, for a sentence, where nobody can tell how long one is to another.
-pub(crate) fn comparable<const N: usize>(lengths: &[Length; N]) -> Result<[f64; N], String> {
+/// Lengths as numbers that can be compared: as they are where they have one unit, or none, else in meters. `None` where
+/// nobody can tell how long one is to another.
+pub(crate) fn comparable<const N: usize>(lengths: &[Length; N]) -> Option<[f64; N]> {
     if lengths.iter().all(|length| length.unit == lengths[0].unit) {
-        return Ok(std::array::from_fn(|at| lengths[at].number));
+        return Some(std::array::from_fn(|at| lengths[at].number));
     }
     let meters = lengths.each_ref().map(|Length { number, unit }| Some(number * self::meters(unit.as_deref()?)?));
-    if meters.iter().any(Option::is_none) {
-        let name = |length: &Length| length.unit.as_ref().map_or("no unit".to_owned(), |unit| format!("{unit:?}"));
-        return Err(lengths.iter().map(name).collect::<Vec<_>>().join(", "));
-    }
-    Ok(meters.map(Option::unwrap_or_default))
+    meters.iter().all(Option::is_some).then(|| meters.map(Option::unwrap_or_default))
 }
 
 /// The symbol of a length in OME-XML's `UnitsLength`.
@@ -112,12 +105,12 @@ mod tests {
             comparable(&units.map(|unit| Length { number: 2.0, unit: unit.map(str::to_owned) }))
         };
         for same in [None, Some("micrometer"), Some("pixel")] {
-            assert_eq!(lengths([same; 2]), Ok([2.0, 2.0]));
+            assert_eq!(lengths([same; 2]), Some([2.0, 2.0]));
         }
         let [micrometers, nanometers] = lengths([Some("micrometer"), Some("nanometer")]).unwrap();
         assert!((micrometers / nanometers - 1000.0).abs() < 1e-9);
-        for (other, told) in [(None, "no unit"), (Some("pixel"), "\"pixel\""), (Some("second"), "\"second\"")] {
-            assert_eq!(lengths([Some("meter"), other]), Err(format!("\"meter\", {told}")));
+        for other in [None, Some("pixel"), Some("second")] {
+            assert_eq!(lengths([Some("meter"), other]), None);
         }
     }
 }

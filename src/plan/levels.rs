@@ -29,8 +29,13 @@ pub(super) fn levels(config: &Config, layout: &Layout, span: u64) -> Result<Vec<
     let length = |dim: &Dim| Length { number: dim.scale, unit: dim.unit.clone().filter(|unit| !unit.is_empty()) };
     let depth = match config.dims.last_chunk::<3>() {
         Some(dims) if dims[0].kind == DimKind::Space => {
-            let distances = ome::levels::distances(&dims.each_ref().map(length), wish);
-            Some(distances.map_err(|reason| Error::config("pyramid.depth", wish.depth, reason))?)
+            let lengths = dims.each_ref().map(length);
+            let refuse = |reason: String| {
+                let is_given = lengths[0].unit.is_some() && lengths[1..].iter().all(|length| length.unit.is_none());
+                let help = if is_given { "; the option `dims.scale` gives y and x a unit" } else { "" };
+                Error::config("pyramid.depth", wish.depth, reason + help)
+            };
+            Some(ome::levels::distances(&lengths, wish).map_err(refuse)?)
         }
         _ => None,
     };

@@ -57,7 +57,7 @@ fn as_the_tool_makes_them(image: &Path, wish: &Downsampling) -> usize {
     let again = image.with_extension("again");
     copy(image, &again);
     let options = PyramidOptions {
-        method: wish.method,
+        method: Some(wish.method),
         levels: wish.levels,
         depth: wish.depth,
         overwrite: true,

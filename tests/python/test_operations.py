@@ -54,7 +54,7 @@ def test_an_array_that_is_not_read_stays_as_it_is(tool, tmp_path, in_place, choi
     before, out = files(path), path if in_place else tmp_path / "o.zarr"
     words = ["repack", path, *([] if in_place else [out]), "--chunk", "1,8,8", "--shard", "7,64,64"]
     refused = tool(*words, code=5)
-    assert "img/strange/zarr.json" in refused and 'add "img/strange" to --skip' in refused
+    assert "img/strange/zarr.json" in refused and "add --skip img/strange" in refused
     assert files(path) == before and sorted(tmp_path.iterdir()) == [path]
     tool(*words, *choice)
     assert_groups(out, found, strange)

@@ -244,8 +244,9 @@ def test_frames_that_zstd_skips_are_skipped(tool, tmp_path):
 
 
 def bare(path, names):
-    """An array without chunks whose fill value is a NaN with other bits."""
-    path.mkdir()
+    """An array of one chunk whose fill value is a NaN with other bits."""
+    (path / "c/0").mkdir(parents=True)
+    (path / "c/0/0").write_bytes(bytes(64))
     document = {
         "zarr_format": 3, "node_type": "array", "shape": [4, 4], "data_type": "float32",
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}},

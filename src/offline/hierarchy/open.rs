@@ -14,6 +14,7 @@ use crate::ome::multiscales::first_path;
 
 /// Children that an error message names.
 const CHILDREN_MAX: usize = 20;
+const IMAGES_MAX: usize = 9;
 
 impl Array {
     /// Opens the array at `path`, or the first and finest array of the image at `path`.
@@ -87,7 +88,8 @@ impl Array {
         }
         let ome = ome_of(path)?.unwrap_or_default();
         let Some(dataset) = first_path(&ome) else {
-            return Err(Error::not_found(path, format!("is a group; {}", children(path))));
+            let reason = several(path, &ome).unwrap_or_else(|| format!("is a group; {}", children(path)));
+            return Err(Error::not_found(path, reason));
         };
         // A document must not lead out of its dataset.
         if crate::format::keys::is_below(dataset) {
@@ -96,6 +98,32 @@ impl Array {
             Err(Error::format(path, format!("names a dataset {dataset:?} that is not below it")))
         }
     }
+}
+
+/// That a group is a plate, a well or a collection of images, and where these are, for an error message.
+fn several(path: &Path, ome: &Value) -> Option<String> {
+    let text = |said: &Value| said.as_str().map(str::to_owned);
+    let listed = |list: &Value, below: &str| -> Option<Vec<String>> {
+        let entries = list.as_array()?.iter().filter_map(|entry| text(&entry["path"]));
+        Some(entries.map(|entry| entry + below).collect())
+    };
+    let (kind, names) = match ome {
+        _ if ome["plate"].is_object() => ("plate", listed(&ome["plate"]["wells"], "/0")?),
+        _ if ome["well"].is_object() => ("well", listed(&ome["well"]["images"], "")?),
+        _ if ome.get("bioformats2raw.layout").is_some() => {
+            let said = ome_of(&path.join("OME")).ok().flatten().unwrap_or_default();
+            let series = said["series"].as_array().map(|series| series.iter().filter_map(text).collect());
+            // Without a list, images are numbered.
+            let is_there = |name: &String| has_node(&path.join(name));
+            let numbered = || (0u64..).map(|number| number.to_string()).take_while(is_there).take(IMAGES_MAX + 1);
+            ("collection", series.unwrap_or_else(|| numbered().collect()))
+        }
+        _ => return None,
+    };
+    let more = if names.len() > IMAGES_MAX { ", …" } else { "" };
+    let paths: Vec<_> = names.iter().take(IMAGES_MAX).map(|name| path.join(name).display().to_string()).collect();
+    let paths = paths.join(", ");
+    (!paths.is_empty()).then(|| format!("is a {kind} of images; name the path of one: {paths}{more}"))
 }
 
 /// The nodes below a group, for an error message.

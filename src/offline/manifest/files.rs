@@ -123,6 +123,7 @@ impl Kerchunk {
         if self.zarr_format == 3 {
             return self.text(node, zarr3::DOCUMENT, document);
         }
+        array.refuse_without_bits("zarr2")?;
         let refused = |reason| Error::format(array.path(), reason);
         let zarray = zarr2::array_of_filters(array.metadata()).map_err(refused)?;
         // xarray and VirtualiZarr ask for the dimensions' names.

@@ -168,8 +168,8 @@ impl WriteManifest {
 
     /// As [`new`](Self::new), of a dataset whose lock the caller may hold.
     pub(crate) fn by_its_writer(dataset: &Path, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
+        look::refuse_manifest_of_archive(dataset)?;
         let root = dataset.canonicalize().map_err(|error| Error::io("open", dataset, error))?;
-        look::refuse_archive(&root)?;
         if !root.is_dir() {
             return Err(look::no_root(&root));
         }

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::labels;
 use super::options::{PyramidLevel, PyramidOptions};
 use crate::config::DimKind;
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ use crate::ome::grid::PixelGrid;
 use crate::ome::levels;
 use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
 use crate::ome::units::Length;
+use crate::words::shell_word;
 
 /// Images that an error message names.
 const NAMES_MAX: usize = 20;
@@ -40,6 +42,8 @@ pub(super) struct MultiscaleImage {
     output: Option<Value>,
     /// How far pixels are apart in z, y and x, if the image has z.
     depth: Option<[Length; 3]>,
+    /// Its pixels are labels of another image's.
+    pub(super) is_label: bool,
 }
 
 /// One level to be made: what it is, and what it is to level 0 and to the level before.
@@ -84,7 +88,9 @@ impl MultiscaleImage {
 
     fn open(root: &Path, name: String, document: &Value) -> Result<Self> {
         let refused = |reason: String| Err(Error::format(root, reason));
-        let mut images = multiscales::images(&document["attributes"]["ome"]);
+        let ome = &document["attributes"]["ome"];
+        let is_label = ome.get("image-label").is_some() || labels::lists(root);
+        let mut images = multiscales::images(ome);
         let listed = images.next().and_then(|image| {
             let paths: Option<Vec<String>> = image.levels().map(|level| level.path().map(str::to_owned)).collect();
             Some((image, image.levels().next()?, paths?))
@@ -129,32 +135,38 @@ impl MultiscaleImage {
         if let Some(number) = scale[dims - of_space..].iter().find(|number| **number <= 0.0) {
             return refused(format!("its level 0 has a scale of {number} in space; expected positive numbers"));
         }
-        let length = |dim: usize| Length { number: scale[dim], unit: axes[dim].unit.map(str::to_owned) };
+        let length = |dim: usize| Length {
+            number: scale[dim],
+            unit: axes[dim].unit.filter(|unit| !unit.is_empty()).map(str::to_owned),
+        };
         let depth = is_space(3).then(|| [dims - 3, dims - 2, dims - 1].map(length));
         let output = image.output();
-        Ok(Self { name, root: root.to_path_buf(), finest, datasets, others, grid, beyond, output, depth })
+        let root = root.to_path_buf();
+        Ok(Self { name, root, finest, datasets, others, grid, beyond, output, depth, is_label })
     }
 
-    /// The levels beside level 0.
-    pub(super) fn levels(&self, options: &PyramidOptions) -> Result<Vec<NewLevel>> {
+    /// The levels beside level 0. `own`: of each in turn, attributes that are to be its own.
+    pub(super) fn levels(&self, options: &PyramidOptions, own: &[Map<String, Value>]) -> Result<Vec<NewLevel>> {
         let wish = options.downsampling();
         let depth = self.depth.as_ref().map(|lengths| levels::distances(lengths, &wish)).transpose();
         let depth = depth.map_err(|reason| Error::config("depth", wish.depth, reason))?;
         let levels = levels::levels(self.finest.shape(), &self.grid, depth, &wish);
         let finest = &self.datasets[0];
         let paths = (1..).map(|number| numbered(finest, number)).filter(|path| path != finest);
-        let named = levels.into_iter().zip(paths).map(|(levels::Level { shape, steps, grid }, path)| {
-            let (metadata, document) = array_of(&self.finest, &shape)?;
-            let dataset = multiscales::dataset(&path, &grid, self.output.as_ref());
-            let told = PyramidLevel { path, shape, scale: grid.then(&self.beyond).scale };
-            Ok(NewLevel { told, steps, metadata, document, dataset })
-        });
+        let own = own.iter().cloned().chain(std::iter::repeat_with(Map::new));
+        let named =
+            levels.into_iter().zip(paths).zip(own).map(|((levels::Level { shape, steps, grid }, path), own)| {
+                let (metadata, document) = array_of(&self.finest, &shape, own)?;
+                let dataset = multiscales::dataset(&path, &grid, self.output.as_ref());
+                let told = PyramidLevel { path, shape, scale: grid.then(&self.beyond).scale };
+                Ok(NewLevel { told, steps, metadata, document, dataset })
+            });
         named.collect()
     }
 }
 
-/// An array like the finest one, but of another shape: what it is, and its document.
-fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
+/// An array like the finest one, but of another shape and with attributes of its own: what it is, and its document.
+fn array_of(finest: &Array, shape: &[u64], own: Map<String, Value>) -> Result<(Metadata, Value)> {
     let file = finest.document();
     let Some(mut document) = document::read(file)? else { return Err(Error::conflict(file, "has gone")) };
     let old = finest.metadata();
@@ -169,7 +181,7 @@ fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
     let metadata = Metadata { layout, chain, manifest: None, attributes: json!({}), ..old.clone() }.check(file)?;
     zarr3::set_chunks(&mut document, &metadata);
     document["shape"] = json!(shape);
-    document["attributes"] = json!({});
+    document["attributes"] = Value::Object(own);
     zarr3::remove_manifest(&mut document);
     Ok((metadata, document))
 }
@@ -206,8 +218,13 @@ pub(super) fn group(path: &Path) -> Result<Value> {
             Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5 or 0.6"))
         }
         _ => {
-            let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 and 0.6 get levels, and repack makes one \
-                          of this: shardwright repack OLD NEW --shard …";
+            // Of the shards of a volume, somebody has to say what they become.
+            let shard = if path.join(precomputed::DOCUMENT).is_file() { " --shard …" } else { "" };
+            let reason = format!(
+                "is no group of Zarr v3; only images of OME-Zarr 0.5 and 0.6 get levels, and repack makes one of it: \
+                 shardwright repack {} NEW{shard}",
+                shell_word(path)
+            );
             Err(Error::unsupported(path, reason))
         }
     }

@@ -12,6 +12,7 @@
 //! alone, then the old ones go and the new ones come, and at last it names them.
 
 mod image;
+mod labels;
 mod options;
 mod publish;
 mod replaceable;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex};
 use rayon::ThreadPool;
 use serde_json::{Map, Value, json};
 
+use crate::downsample::Method;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::provenance::is_unfinished;
@@ -58,6 +60,8 @@ pub struct Pyramid {
     levels: Vec<NewLevel>,
     staging: PathBuf,
     journal: Map<String, Value>,
+    /// Of each level in turn, the attributes that go on to be its own.
+    own: Vec<Map<String, Value>>,
     /// The levels are complete in the staging folder, or have their names already.
     made: bool,
     /// Arrays that go when the new ones come.
@@ -109,20 +113,19 @@ impl Pyramid {
                 format!("its elements are {dtype}; levels are made of integers of 8 to 64 bits, float32 and float64");
             return Err(Error::unsupported(&image.root, reason));
         };
-        let levels = image.levels(options)?;
-        let mut journal = Map::new();
-        for NewLevel { told, steps, document, .. } in &levels {
-            let source = image.finest.path().display().to_string();
-            let fingerprint = staging::fingerprint(&image.finest)?;
-            let method = options.method;
-            let entry = json!({
-                "source": source, "fingerprint": fingerprint, "document": document, "steps": steps, "method": method,
-            });
-            journal.insert(told.path.clone(), entry);
-        }
+        let options = &options.with_method(image.is_label);
         let staging = os::hidden(&image.root, "pyramid");
-        let publication =
-            Publication { root: &image.root, staging: &staging, levels: &levels, options, journal: &journal };
+        let own = publish::own_attributes(&image, &staging)?;
+        let levels = image.levels(options, &own)?;
+        let journal = journal(&image.finest, &levels, options.downsampling().method)?;
+        let publication = Publication {
+            root: &image.root,
+            staging: &staging,
+            levels: &levels,
+            options,
+            journal: &journal,
+            own: &own,
+        };
         let Earlier { made, replaced } = publication.look_for_earlier(&image)?;
         let total = levels.iter().map(|level| bytes_of(&level.metadata)).fold(0, u64::saturating_add);
         let pyramid = Self {
@@ -138,6 +141,7 @@ impl Pyramid {
             levels,
             staging,
             journal,
+            own,
         };
         // A memory that is too small is refused before anything is made.
         if !pyramid.levels.is_empty() {
@@ -146,19 +150,41 @@ impl Pyramid {
         Ok(pyramid)
     }
 
-    /// What somebody should know before the levels are made, as sentences: which others are removed.
+    /// What somebody should know before the levels are made, as sentences: which others are removed, which keep
+    /// attributes, and which labels of the image have not as many.
     pub fn notes(&self) -> Vec<String> {
+        if self.levels.is_empty() {
+            return Vec::new();
+        }
+        let mut notes: Vec<_> = self.note_of_method().into_iter().chain(self.note_of_removed()).collect();
+        for (NewLevel { told, .. }, own) in self.levels.iter().zip(&self.own).filter(|(_, own)| !own.is_empty()) {
+            let keys: Vec<_> = own.keys().map(|key| format!("{key:?}")).collect();
+            let (level, keys) = (&told.path, keys.join(", "));
+            notes.push(format!("{level:?} keeps its attributes ({keys}), also those that speak of its old pixels"));
+        }
+        notes.extend(labels::notes(&self.image.root, self.levels.len(), &self.options));
+        notes
+    }
+
+    fn note_of_method(&self) -> Option<String> {
+        let method = self.method();
+        let mixes = self.image.is_label && matches!(method, Method::Mean | Method::Median);
+        mixes.then(|| {
+            format!("{method} makes values that no label has; mode, decimate, min and max take one that is there")
+        })
+    }
+
+    fn note_of_removed(&self) -> Option<String> {
         let stays = |path: &&String| self.levels.iter().any(|level| level.told.path == **path);
         let removed: Vec<_> =
             self.replaced.iter().filter(|path| !stays(path)).map(|path| format!("{path:?}")).collect();
-        match removed.len() {
-            0 => Vec::new(),
-            _ if self.levels.is_empty() => Vec::new(),
-            count => {
-                let (of, are) = if count == 1 { ("level", "is") } else { ("levels", "are") };
-                vec![format!("the {of} {} {are} removed: the image gets fewer than it has", removed.join(", "))]
-            }
-        }
+        let (of, are) = if removed.len() == 1 { ("level", "is") } else { ("levels", "are") };
+        let names = removed.join(", ");
+        (!removed.is_empty()).then(|| format!("the {of} {names} {are} removed: the image gets fewer than it has"))
+    }
+
+    fn method(&self) -> Method {
+        self.options.downsampling().method
     }
 
     /// Makes the levels. Several shards are in the making at once, each with several chunks on their way.
@@ -179,6 +205,7 @@ impl Pyramid {
         let summary = |Totals { shards_written, shards_found, chunks, bytes }| PyramidSummary {
             image: self.image.name.clone(),
             levels: self.levels.iter().map(|level| level.told.clone()).collect(),
+            method: self.method(),
             bytes_pixels: bytes_of(self.image.finest.metadata()),
             shards_written,
             shards_found,
@@ -228,6 +255,7 @@ impl Pyramid {
             levels: &self.levels,
             options: &self.options,
             journal: &self.journal,
+            own: &self.own,
         }
     }
 
@@ -246,9 +274,21 @@ impl Pyramid {
             Some(before) => made(before),
             None => Array::open(self.image.finest.path())?,
         };
-        let halving = Halving::new(self.options.method, self.dtype, &self.levels[number].steps);
+        let halving = Halving::new(self.method(), self.dtype, &self.levels[number].steps);
         Change::halved(source, made(number), halving, self.options.sync, self.pool.clone())
     }
+}
+
+/// Of every level, what it is made of.
+fn journal(finest: &Array, levels: &[NewLevel], method: Method) -> Result<Map<String, Value>> {
+    let (source, fingerprint) = (finest.path().display().to_string(), staging::fingerprint(finest)?);
+    let entry = |NewLevel { told, steps, document, .. }: &NewLevel| {
+        let made_of = json!({
+            "source": source, "fingerprint": fingerprint, "document": document, "steps": steps, "method": method,
+        });
+        (told.path.clone(), made_of)
+    };
+    Ok(levels.iter().map(entry).collect())
 }
 
 fn bytes_of(metadata: &Metadata) -> u64 {

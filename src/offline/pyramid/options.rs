@@ -10,8 +10,9 @@ use crate::error::{Error, Result};
 /// What [`Pyramid`](super::Pyramid) is to make, and with which resources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PyramidOptions {
-    /// How four pixels, or eight of two planes, become one.
-    pub method: Method,
+    /// How four pixels, or eight of two planes, become one. `None`: their mean, or of labels their mode, because others
+    /// make values that no label has.
+    pub method: Option<Method>,
     /// The number of levels beside level 0, as far as there is something to halve. `None`: until y and x have 256
     /// pixels at most.
     pub levels: Option<usize>,
@@ -37,14 +38,20 @@ impl PyramidOptions {
 
     pub(super) fn downsampling(&self) -> Downsampling {
         let Self { method, levels, depth, .. } = *self;
-        Downsampling { method, levels, depth, ..Downsampling::default() }
+        Downsampling { method: method.unwrap_or_default(), levels, depth, ..Downsampling::default() }
+    }
+
+    /// The same with the method that is usual, if nobody has chosen one.
+    pub(super) fn with_method(&self, of_labels: bool) -> Self {
+        let usual = if of_labels { Method::Mode } else { Method::default() };
+        Self { method: Some(self.method.unwrap_or(usual)), ..self.clone() }
     }
 }
 
 impl Default for PyramidOptions {
     fn default() -> Self {
         Self {
-            method: Method::default(),
+            method: None,
             levels: None,
             depth: Depth::default(),
             overwrite: false,
@@ -75,6 +82,8 @@ pub struct PyramidSummary {
     pub image: String,
     /// The levels beside level 0, the finest first. None where level 0 is small enough.
     pub levels: Vec<PyramidLevel>,
+    /// How pixels of a level became one of the next.
+    pub method: Method,
     /// Shards made.
     pub shards_written: u64,
     /// Shards that an earlier call had made.

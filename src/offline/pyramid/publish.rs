@@ -16,6 +16,12 @@ use crate::offline::repack::consolidated::Consolidated;
 use crate::offline::repack::documents::put;
 use crate::offline::repack::groups::RepackedGroup;
 use crate::offline::repack::staging::{MARKER, Staging, below};
+use crate::words::count;
+
+/// The folder of levels that were replaced.
+const OLD: &str = "old";
+/// Where the marker has attributes of levels.
+const OWN: &str = "own";
 
 /// The levels of an image on their way to their names.
 pub(super) struct Publication<'a> {
@@ -25,6 +31,8 @@ pub(super) struct Publication<'a> {
     pub(super) levels: &'a [NewLevel],
     pub(super) options: &'a PyramidOptions,
     pub(super) journal: &'a Map<String, Value>,
+    /// Of each level in turn, the attributes that go on to be its own.
+    pub(super) own: &'a [Map<String, Value>],
 }
 
 /// How far an earlier call came.
@@ -35,7 +43,36 @@ pub(super) struct Earlier {
     pub(super) replaced: Vec<String>,
 }
 
+/// Of each level in turn, the attributes that somebody gave it: the image's levels say them, or, if a call was killed
+/// after it had moved these away, what it has left.
+pub(super) fn own_attributes(image: &MultiscaleImage, staging: &Path) -> Result<Vec<Map<String, Value>>> {
+    if image.datasets.len() > 1 {
+        return Ok(image.own_attributes());
+    }
+    let marker = if is_folder(staging) { document::read(&staging.join(MARKER))? } else { None };
+    let said = marker.as_ref().and_then(|marker| marker[OWN].as_array());
+    Ok(said.into_iter().flatten().map(|said| said.as_object().cloned().unwrap_or_default()).collect())
+}
+
 impl Publication<'_> {
+    /// Refuses to make so few levels that attributes of others would be lost.
+    pub(super) fn check_own(&self) -> Result<()> {
+        let lost =
+            self.own.iter().enumerate().skip(self.levels.len()).find_map(|(at, said)| Some((at, said.keys().next()?)));
+        match lost {
+            Some((at, key)) if !self.levels.is_empty() => {
+                let reason = format!(
+                    "level {} has attributes of its own ({key:?}), and would go, as the image gets {} beside level 0; \
+                     ask for more with the option `levels`, or take the attributes out",
+                    at + 1,
+                    count(self.levels.len(), "level")
+                );
+                Err(Error::conflict(self.root, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Finds what an earlier call has made, or what is in the way.
     ///
     /// # Errors
@@ -43,7 +80,7 @@ impl Publication<'_> {
     /// [`Error::Exists`] for levels that are there and shall not be replaced, or what is no level; [`Error::Conflict`]
     /// for what the image's document lists and is not this image's alone.
     pub(super) fn look_for_earlier(&self, image: &MultiscaleImage) -> Result<Earlier> {
-        let marker = if self.is_own() { document::read(&self.staging.join(MARKER))? } else { None };
+        let marker = if is_folder(self.staging) { document::read(&self.staging.join(MARKER))? } else { None };
         self.levels.iter().try_for_each(|level| image.check_new(&level.told.path))?;
         if let Some(marker) = marker.as_ref().filter(|marker| self.is_whole(marker)) {
             let replaced: Vec<_> = replaced(marker).filter(|path| is_below(path)).map(str::to_owned).collect();
@@ -59,6 +96,7 @@ impl Publication<'_> {
             return in_the_way(self.place(level), "allow overwriting, which replaces the levels");
         }
         named.iter().try_for_each(|path| image.check_replaceable(path))?;
+        self.check_own()?;
         let mut replaced = named.to_vec();
         for NewLevel { told, .. } in self.levels {
             let (path, place) = (&told.path, self.place(&told.path));
@@ -74,10 +112,6 @@ impl Publication<'_> {
             replaced.push(path.clone());
         }
         Ok(Earlier { made: false, replaced })
-    }
-
-    fn is_own(&self) -> bool {
-        fs::symlink_metadata(self.staging).is_ok_and(|metadata| metadata.is_dir())
     }
 
     /// Whether an earlier call was about to replace what stands at a path, or put it there.
@@ -96,16 +130,22 @@ impl Publication<'_> {
     }
 
     fn marker(&self, replaced: &[String]) -> Value {
-        json!({"synced": self.options.sync, "arrays": self.journal, "replaced": replaced})
+        json!({"synced": self.options.sync, "arrays": self.journal, "replaced": replaced, OWN: self.own})
     }
 
     /// From now on, the levels in the staging folder are no longer for a later call to publish. What it may replace is
     /// still known to it.
     pub(super) fn forget_earlier(&self, replaced: &[String]) -> Result<()> {
         let marker = self.staging.join(MARKER);
-        match self.is_own() && fs::symlink_metadata(&marker).is_ok() {
-            true => put(&marker, &json!({"replaced": replaced})),
-            false => Ok(()),
+        match is_folder(self.staging) && fs::symlink_metadata(&marker).is_ok() {
+            true => put(&marker, &json!({"replaced": replaced, OWN: self.own}))?,
+            false => return Ok(()),
+        }
+        // What that call has replaced would stand in the place of what this one replaces.
+        let old = self.staging.join(OLD);
+        match fs::remove_dir_all(&old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &old, error)),
+            _ => Ok(()),
         }
     }
 
@@ -150,7 +190,7 @@ impl Publication<'_> {
 
     /// Moves a level that no document names any more into the staging folder.
     fn set_apart(&self, path: &str) -> Result<()> {
-        let (place, apart) = (self.place(path), self.staging.join("old").join(path));
+        let (place, apart) = (self.place(path), self.staging.join(OLD).join(path));
         if fs::symlink_metadata(&place).is_err() {
             return Ok(());
         }
@@ -186,6 +226,11 @@ impl Publication<'_> {
     fn staged(&self, path: &str) -> PathBuf {
         Staging::place(self.staging, path)
     }
+}
+
+/// Whether there is a folder, and no link to one.
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
 /// The paths of the arrays that were to go when the levels came.

@@ -4,19 +4,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Map, Value};
+
 use super::image::MultiscaleImage;
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{ATTRIBUTE, is_own};
 use crate::format::{DIMENSION_NAMES, zarr3};
 use crate::fs::{LOCK_FILE, document, is_partial, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::{below, groups_around};
 use crate::offline::repack::staging::is_behind_link;
 use crate::ome::multiscales;
-
-/// Attributes of a level that are nobody's own: a new one does without.
-const DERIVED: [&str; 2] = [ATTRIBUTE, DIMENSION_NAMES];
 
 impl MultiscaleImage {
     /// Refuses a document whose datasets can't be told apart from level 0, which would go with them.
@@ -66,6 +65,18 @@ impl MultiscaleImage {
         }
     }
 
+    /// Of the levels that the document lists, each in turn, the attributes that somebody has put there. A new level
+    /// does without those that say what it is made of, and what its dimensions are called.
+    pub(super) fn own_attributes(&self) -> Vec<Map<String, Value>> {
+        let of_level = |path: &String| {
+            let array = Array::open_exactly(&self.root.join(path)).ok().flatten();
+            let mut said = array.and_then(|array| array.attributes().as_object().cloned()).unwrap_or_default();
+            said.retain(|key, said| key != DIMENSION_NAMES && !(key == ATTRIBUTE && is_own(said)));
+            said
+        };
+        self.datasets[1..].iter().map(of_level).collect()
+    }
+
     fn why_to_keep(&self, path: &str, place: &Path) -> Result<Option<String>> {
         let say = |reason: &str| Ok(Some(reason.to_owned()));
         if is_behind_link(&self.root, path) {
@@ -87,10 +98,6 @@ impl MultiscaleImage {
         let is_larger = array.shape().iter().zip(finest.shape()).any(|(length, finest)| length > finest);
         if is_larger || array.shape() == finest.shape() {
             return say("is no smaller than level 0, which should be the finest");
-        }
-        let attributes = array.attributes().as_object().into_iter().flatten().map(|(key, _)| key);
-        if let Some(key) = attributes.into_iter().find(|key| !DERIVED.contains(&key.as_str())) {
-            return Ok(Some(format!("has attributes of its own ({key:?})")));
         }
         let other = other_file(&array, place, "")?;
         Ok(other.map(|file| format!("holds {}, which is no chunk of it", file.display())))

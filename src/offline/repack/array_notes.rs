@@ -21,7 +21,7 @@ use crate::fs::document;
 ///
 /// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
-    let notes = [codecs(job, options), raw_bytes(job), fill_value(job), other_names(job), empty_names(job)?];
+    let notes = [codecs(job, options), raw_bytes(job), fill_value(job)?, other_names(job), empty_names(job)?];
     let notes = notes.into_iter().chain([packed_files(job, options)?]);
     Ok(notes.flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
@@ -54,11 +54,16 @@ fn raw_bytes(job: &ArrayJob) -> Option<String> {
     })
 }
 
-/// A fill value that the new format has no words for, or that its readers misread.
-fn fill_value(job: &ArrayJob) -> Option<String> {
+/// A fill value that the new format has no words for, and that no pixel is by not being there, or that readers misread.
+fn fill_value(job: &ArrayJob) -> Result<Option<String>> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
-    let to = (!to.layout.rules().is_tree).then(|| to.layout.dialect.name())?;
-    note_of_bits(from.dtype, &from.fill, "the result", to).or_else(|| note_of_complex(from.dtype, &from.fill, to))
+    if to.layout.rules().is_tree {
+        return Ok(None);
+    }
+    let to = to.layout.dialect.name();
+    job.change.source.refuse_without_bits(to)?;
+    let of_bits = note_of_bits(from.dtype, &from.fill, "the result", to);
+    Ok(of_bits.or_else(|| note_of_complex(from.dtype, &from.fill, to)))
 }
 
 /// An attribute of xarray's that names the dimensions otherwise than the array does, where the names take its place.

@@ -29,8 +29,9 @@ pub(super) fn settled(
     options: &RepackOptions,
     copied: bool,
 ) -> Result<(RepackOptions, Option<&'static str>)> {
+    let named = options.dialect;
     let options = options.with_dialect(nodes::dialect_of(nodes, options)?);
-    options.check()?;
+    options.check(named)?;
     let selection = Selection::new(nodes, &options)?.into(copied);
     let is_asked = copied || options.ome.is_some();
     let is_open = options.shard.is_empty() && options.index_location.is_none() && options.index_checksum.is_none();

@@ -83,6 +83,7 @@ impl Design {
             Some(_) => fill::check(metadata, &plan)?,
             None => plan.array = of_elements(array, &config, plan.array)?,
         }
+        plan.array.fill = format::fill_value::as_told(metadata.dtype, &plan.array.fill);
         if let (Some(folder), Files::Volume(volume)) = (folder, &mut plan.array.layout.files) {
             volume.key = format!("{folder}/{}", volume.key);
         }
@@ -174,8 +175,8 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     let is_said = to_volume && user.get(CARRIED).is_some_and(is_carried);
     let mut carried = Map::from_iter(is_said.then(|| user.shift_remove_entry(CARRIED)).flatten());
     let in_documents = rules(to).ome == OmePlace::Documents && user.get("ome").is_some_and(ngff::is_ome);
-    let said = if in_documents { user.shift_remove("ome") } else { None };
-    let said = said.filter(|ome| first_path(ome) == Some("0"));
+    let kept = if in_documents { user.shift_remove("ome") } else { None };
+    let kept = kept.filter(|ome| first_path(ome) == Some("0"));
     // Of axes whose names are guessed, nothing is said.
     let is_named = |names: &[String]| groups::is_complete(names, config.dims.len());
     let is_image =
@@ -183,11 +184,11 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     // An array of others of which nothing is said is no image of OME-Zarr. A volume says all of its own.
     let is_image = is_image && (metadata.layout.volume().is_some() || own != json!({}));
     let made = || (is_image && !user.contains_key("ome")).then(|| ome::image_attributes(config, &config.channels, &[]));
-    let ome = said.or_else(made);
+    let ome = kept.or_else(made);
     if let (true, Some(taken)) =
         (rules(to).ome_versions.contains(&OmeVersion::V0_4), ngff::taken_in_0_4(ome.as_ref(), &user))
     {
-        return Err(Error::unsupported(array.path(), groups::reason_of_taken(taken)));
+        return Err(groups::taken(said.holder(&taken).unwrap_or(array.path()), &taken));
     }
     let image = format::ImageDescription {
         array: &plan.array,

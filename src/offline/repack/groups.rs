@@ -66,17 +66,18 @@ impl RepackedGroup {
 pub(super) fn refuse_taken(groups: &[RepackedGroup], root: &Path) -> Result<()> {
     groups.iter().try_for_each(|group| {
         let attributes = group.document["attributes"].as_object().cloned().unwrap_or_default();
-        let reason = ngff::taken_in_0_4(attributes.get(OME), &attributes).map(reason_of_taken);
-        reason.map_or(Ok(()), |reason| Err(unsupported(root, &group.name, reason)))
+        let found = ngff::taken_in_0_4(attributes.get(OME), &attributes);
+        found.map_or(Ok(()), |attribute| Err(taken(&staging::below(root, &group.name), &attribute)))
     })
 }
 
-/// Why a group with such an attribute has no form in OME-Zarr 0.4.
-pub(super) fn reason_of_taken(attribute: String) -> String {
-    format!(
-        "has the attribute {attribute:?} beside OME-Zarr's metadata, which have another one of that name in zarr2; \
-         rename it, or choose zarr3"
-    )
+/// That what stands at a path has such an attribute.
+pub(super) fn taken(path: &Path, attribute: &str) -> Error {
+    let reason = format!(
+        "has the attribute {attribute:?} beside OME-Zarr's metadata, which have another one of that name in zarr2: \
+         rename it there, or stay with zarr3 and OME-Zarr 0.5 or 0.6"
+    );
+    Error::unsupported(path, reason)
 }
 
 fn unsupported(root: &Path, group: &str, reason: String) -> Error {

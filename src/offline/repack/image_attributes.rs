@@ -1,6 +1,7 @@
 //! What is said of an image that becomes a whole dataset: by its array, and by the groups around it.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
@@ -27,6 +28,8 @@ pub(super) struct ImageAttributes {
     pub(super) is_ome_of_array: bool,
     /// Of what is left out, as sentences.
     pub(super) notes: Vec<String>,
+    /// Where each of the attributes stands.
+    holders: HashMap<String, PathBuf>,
 }
 
 impl ImageAttributes {
@@ -89,6 +92,11 @@ impl ImageAttributes {
         Ok(all)
     }
 
+    /// The group or array that has an attribute.
+    pub(super) fn holder(&self, attribute: &str) -> Option<&Path> {
+        self.holders.get(attribute).map(PathBuf::as_path)
+    }
+
     fn merge(&mut self, said: Map<String, Value>, node: &Node, wins: bool) {
         for (key, value) in said {
             match self.attributes.get(&key) {
@@ -98,13 +106,18 @@ impl ImageAttributes {
                     self.notes
                         .push(format!("the attribute {key:?} of {of} and one nearer to the array differ; {kept}"));
                     if wins {
-                        self.attributes.insert(key, value);
+                        self.insert(key, value, node);
                     }
                 }
                 Some(_) => {}
-                None => drop(self.attributes.insert(key, value)),
+                None => self.insert(key, value, node),
             }
         }
+    }
+
+    fn insert(&mut self, key: String, value: Value, node: &Node) {
+        self.holders.insert(key.clone(), node.path.clone());
+        self.attributes.insert(key, value);
     }
 
     /// Says in the words of 0.5, which 0.4 has, too, what OME-Zarr says in the group at `path`.

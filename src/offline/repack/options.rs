@@ -146,7 +146,8 @@ impl RepackOptions {
     /// # Errors
     ///
     /// [`Error::Config`] for options that contradict each other, or leave open what only an acquisition chooses.
-    pub(super) fn check(&self) -> Result<()> {
+    /// `named`: the format that somebody has named.
+    pub(super) fn check(&self, named: Option<Dialect>) -> Result<()> {
         if self.codec.as_ref().is_some_and(|codec| codec.compressor == Compressor::Auto) {
             let reason = "only an acquisition chooses by itself; name the codec that the result shall have";
             return Err(Error::config("codec.compressor", "auto", reason));
@@ -155,11 +156,14 @@ impl RepackOptions {
             && !rules(self.to()).ome_versions.contains(&version)
             && let Some(of) = dialect_of_ome(version)
         {
-            let reason = format!(
-                "is of the dialect {of}, and the result would be {}; leave one of the two out, or write the result to \
-                 a new dataset",
-                self.to()
-            );
+            let reason = match named {
+                Some(to) => format!("is of the dialect {of}, and not of {to}; leave one of the two options out"),
+                None => format!(
+                    "is of the dialect {of}, whose documents have other names than those of {}, which are there; \
+                     write the result to a new dataset",
+                    self.to()
+                ),
+            };
             return Err(Error::config("ome", version, reason));
         }
         if !self.is_unsharded() {

@@ -13,9 +13,12 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::words::{count, of_number, shell_word};
 
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
+/// Arrays of which it says why they can't be read.
+const REASONS_MAX: usize = 5;
 
 /// What was asked for, with the names that choose arrays.
 #[derive(Debug)]
@@ -54,12 +57,9 @@ impl<'a> Selection<'a> {
                 return Err(Error::not_found(root, reason));
             }
         }
-        for node in nodes.iter().filter(|node| selection.takes(&node.name)) {
-            if let Some(error) = node.unreadable() {
-                return Err(refused(error, &node.name));
-            }
-        }
-        Ok(selection)
+        let taken = nodes.iter().filter(|node| selection.takes(&node.name));
+        let unread: Vec<_> = taken.filter_map(|node| Some((node.name.as_str(), node.unreadable()?))).collect();
+        refused(&unread).map_or(Ok(selection), Err)
     }
 
     /// The same for a result that is a new dataset, if it is one.
@@ -141,10 +141,22 @@ fn own_records(nodes: &[Node]) -> HashSet<String> {
     names.filter(|name| groups.iter().any(|group| name.starts_with(group))).cloned().collect()
 }
 
-/// Says of an array that can't be read how the rest of its dataset is repacked all the same.
-fn refused(error: &Error, name: &str) -> Error {
-    let help = format!("; to repack what is beside this array, add {name:?} to the option `skip`");
-    error.clone().with(&help)
+/// Says of arrays that can't be read, by their names, how what is beside them is repacked all the same.
+fn refused(unread: &[(&str, &Error)]) -> Option<Error> {
+    let [(_, first), others @ ..] = unread else { return None };
+    let listed = &others[..others.len().min(REASONS_MAX - 1)];
+    let mut more: String = listed.iter().map(|(_, error)| format!("; {error}")).collect();
+    if listed.len() < others.len() {
+        more += &format!("; and {} can't be read either", count(others.len() - listed.len(), "array"));
+    }
+    let name = |(name, _): &(&str, &Error)| if name.is_empty() { "/".to_owned() } else { (*name).to_owned() };
+    let names: Vec<_> = unread.iter().take(NAMES_MAX).map(name).collect();
+    let of_all = if unread.len() > NAMES_MAX { ",… with the others' names" } else { "" };
+    let names = shell_word(Path::new(&names.join(",")));
+    let it = of_number(&unread.len(), ["it", "them"]);
+    Some(
+        (*first).clone().with(&format!("{more}; to repack what is beside {it}, add the option `skip` {names}{of_all}")),
+    )
 }
 
 fn named(name: &str) -> String {

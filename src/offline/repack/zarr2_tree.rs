@@ -20,7 +20,7 @@ use crate::format::codecs::Chain;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
 use crate::format::node::{self, NodeFormat};
-use crate::format::{Metadata, rules, zarr2};
+use crate::format::{Metadata, fill_value, rules, zarr2};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
@@ -128,5 +128,6 @@ fn metadata(source: &Array, selection: &Selection<'_>) -> Result<Metadata> {
         index_order: None,
     };
     let chain = Chain::new(codec, false, old.dtype, None);
-    Metadata { layout, chain, manifest: None, ..old.clone() }.check(source.path())
+    let fill = fill_value::as_told(old.dtype, &old.fill);
+    Metadata { layout, chain, fill, manifest: None, ..old.clone() }.check(source.path())
 }

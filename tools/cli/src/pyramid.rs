@@ -77,8 +77,9 @@ fn sentence(summary: &PyramidSummary, seconds: f64) -> String {
         format!("{} {}", level.path, lengths.join("x"))
     });
     format!(
-        "levels {}; {}, {} in {seconds:.1} s ({}/s of level 0's pixels)",
+        "levels {} by {}; {}, {} in {seconds:.1} s ({}/s of level 0's pixels)",
         shapes.collect::<Vec<_>>().join(", "),
+        summary.method,
         count(summary.chunks, "chunk"),
         decimal(summary.bytes),
         bytes_text(summary.bytes_pixels as f64 / seconds.max(1e-9)),

@@ -151,7 +151,7 @@ def manifest(path: StrPath, out: StrPath | None = None, *, progress: Progress = 
 def pyramid(
     path: StrPath,
     *,
-    method: Literal["mean", "median", "min", "max", "decimate", "mode"] = "mean",
+    method: Literal["mean", "median", "min", "max", "decimate", "mode"] | None = None,
     levels: int | None = None,
     depth: Literal["never", "always", "auto"] = "never",
     progress: Progress = False,
@@ -163,8 +163,8 @@ def pyramid(
     ----------
     path : path-like
         The image.
-    method : str
-        How four pixels become one.
+    method : str, optional
+        How four pixels become one. By default their mean, or of labels their mode.
     levels : int, optional
         Levels beside level 0. By default until y and x have 256 pixels at most.
     depth : str

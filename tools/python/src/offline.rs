@@ -243,7 +243,7 @@ pub(crate) fn manifest(
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct PyramidWish {
-    method: String,
+    method: Option<String>,
     levels: Option<usize>,
     depth: String,
     overwrite: bool,
@@ -255,9 +255,9 @@ struct PyramidWish {
 impl Default for PyramidWish {
     fn default() -> Self {
         let usual = offline::PyramidOptions::default();
-        let (method, depth) = (usual.method.name().to_owned(), usual.depth.name().to_owned());
+        let depth = usual.depth.name().to_owned();
         let offline::PyramidOptions { levels, overwrite, memory_bytes, workers, sync, .. } = usual;
-        Self { method, levels, depth, overwrite, memory_bytes, workers, sync }
+        Self { method: None, levels, depth, overwrite, memory_bytes, workers, sync }
     }
 }
 
@@ -270,7 +270,8 @@ pub(crate) fn pyramid(
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let PyramidWish { method, levels, depth, overwrite, memory_bytes, workers, sync } = options(py, wish)?;
-    let (method, depth) = (chosen(py, &method)?, chosen(py, &depth)?);
+    let method = method.map(|method| chosen(py, &method)).transpose()?;
+    let depth = chosen(py, &depth)?;
     let options = offline::PyramidOptions { method, levels, depth, overwrite, memory_bytes, workers, sync };
     let operation = py.detach(|| offline::Pyramid::new(path, &options)).or_raise(py)?;
     done(py, operation, progress)

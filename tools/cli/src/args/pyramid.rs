@@ -15,9 +15,10 @@ use super::values::one_of;
 pub(crate) struct PyramidArgs {
     /// The image, or a dataset that holds one
     pub(crate) path: PathBuf,
-    /// How pixels become one: mean, median, min, max, the first one, or the most frequent one (for labels)
-    #[arg(long, default_value = "mean", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
-    pub(crate) method: PyramidMethod,
+    /// How pixels become one: mean, median, min, max, the first one, or the most frequent one [default: mean; mode, if
+    /// the image is one of labels]
+    #[arg(long, value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
+    pub(crate) method: Option<PyramidMethod>,
     /// How many levels to make beside level 0, as far as there is something to halve [default: until y and x have 256
     /// pixels at most]
     #[arg(long, value_name = "N")]

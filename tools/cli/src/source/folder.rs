@@ -45,8 +45,8 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn FrameSour
         stays_inside(path, file).map_err(|why| refused(file, why))?;
     }
     if files.is_empty() {
-        refuse_option("--series", series.is_some(), "a Zarr array")?;
         let opened = zarr::Zarr::open(path);
+        refuse_option("--series", series.is_some() && opened.is_ok(), "a Zarr array")?;
         return match opened {
             Err(_) if !is_zarr && !has_folders(path) => {
                 let why = "holds no recording: no TIFF files, no NDTiff.index, no .companion.ome and no Zarr array";

@@ -70,8 +70,9 @@ pub(crate) fn open(
 fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn FrameSource>, Failure> {
     if is_in_archive(input) {
         refuse_raw_options(args, "a Zarr array")?;
+        let source = zarr::Zarr::open(input)?;
         refuse_option("--series", args.series.is_some(), "a Zarr array")?;
-        return Ok(Box::new(zarr::Zarr::open(input)?));
+        return Ok(Box::new(source));
     }
     if input.is_dir() {
         refuse_raw_options(args, "a folder")?;

@@ -4,19 +4,14 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
-use serde_json::Value;
 use shardwright::offline::{Array, Axis};
 use shardwright::words::count;
 use shardwright::{Channel, Dim, DimKind, Dtype};
 
-use super::files::{open_regular, stays_inside};
 use super::recording::{FrameSource, Recording, dim_named};
 use super::why::{Why, refused};
 use crate::failure::Failure;
 use crate::place;
-
-/// Attributes of a plate of a thousand wells are some hundred kilobytes.
-const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 
 /// An array whose last two dimensions are a frame's rows and columns.
 pub(crate) struct Zarr {
@@ -31,8 +26,7 @@ pub(crate) struct Zarr {
 impl Zarr {
     /// Opens the array at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let array =
-            Array::open(path).map_err(|error| fields(path).map_or_else(|| error.into(), |why| refused(path, why)))?;
+        let array = Array::open(path)?;
         array.check_finished()?;
         let shape = array.shape().to_vec();
         let [outer @ .., height, width] = shape.as_slice() else {
@@ -73,32 +67,6 @@ impl Zarr {
         let outer = outer.to_vec();
         Ok(Self { array, recording, outer, missing })
     }
-}
-
-/// Of a plate or well, which hold images: which path to give instead.
-fn fields(path: &Path) -> Option<String> {
-    let document = |name| {
-        stays_inside(path, &path.join(name)).ok()?;
-        let file = open_regular(&path.join(name)).ok()?;
-        let is_short = file.metadata().ok()?.len() < DOCUMENT_BYTES_MAX;
-        serde_json::from_reader::<_, Value>(is_short.then_some(std::io::BufReader::new(file))?).ok()
-    };
-    let attributes = match document("zarr.json") {
-        Some(mut group) => group["attributes"]["ome"].take(),
-        None => document(".zattrs")?,
-    };
-    let (kind, key, below) = match attributes {
-        _ if attributes["plate"].is_object() => ("plate", "wells", "/0"),
-        _ if attributes["well"].is_object() => ("well", "images", ""),
-        _ => return None,
-    };
-    let parts = attributes[kind][key].as_array()?.iter();
-    let fields: Vec<_> = parts.filter_map(|part| Some(format!("{}{below}", part["path"].as_str()?))).take(9).collect();
-    Some(format!(
-        "{} is a {kind} of several images; give the path of one below it, such as {}",
-        path.display(),
-        fields.join(", ")
-    ))
 }
 
 /// The dimensions, as OME-Zarr's metadata describe them, the array itself, or as is usual.
