@@ -1,6 +1,8 @@
 //! Numbers in sentences.
 
 use std::fmt::Display;
+#[cfg(feature = "offline")]
+use std::path::Path;
 
 /// A number with what it counts: `1 file`, `2 files`.
 pub fn count<N: Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
@@ -23,9 +25,28 @@ pub const IS: [&str; 2] = ["is", "are"];
 pub const HAS: [&str; 2] = ["has", "have"];
 pub const WAS: [&str; 2] = ["was", "were"];
 
+/// A path as a word of a command line.
+#[cfg(feature = "offline")]
+pub(crate) fn shell_word(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+=:@,".contains(c);
+    match path.chars().all(is_plain) && !path.starts_with('-') {
+        true => path.into_owned(),
+        false => format!("'{}'", path.replace('\'', "'\\''")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(feature = "offline")]
+    fn a_path_is_one_word_of_a_shell() {
+        for (path, word) in [("a/b.zarr", "a/b.zarr"), ("my images/b", "'my images/b'"), ("it's", "'it'\\''s'")] {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
+    }
 
     #[test]
     fn one_thing_is_no_several() {

@@ -9,6 +9,7 @@ mod count;
 mod documents;
 mod image;
 mod records;
+pub(crate) mod replaced;
 mod report;
 mod shard;
 mod source;
@@ -23,7 +24,6 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Refusal, Result};
 use crate::fs::Lock;
-use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::ranges::Ranges;
@@ -190,12 +190,14 @@ impl RecoveryPlan<'_> {
         let documents = self.documents.iter().map(|change| change.key.clone());
         let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
         let documents = documents.chain(records).collect();
+        let replaced = replaced::replaced(root, tree);
         Recovery {
             applied,
             images: self.images.iter().map(|image| image.report(root)).collect(),
             documents,
             partial: tree.partial.iter().map(|path| name(root, path)).collect(),
-            replaced: hierarchy::replaced(root),
+            replaced: replaced.iter().map(|(path, _)| path.clone()).collect(),
+            notes: replaced.iter().map(|(path, what)| format!("{} {what}", path.display())).collect(),
         }
     }
 }
