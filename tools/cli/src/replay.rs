@@ -42,6 +42,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     // A recording whose very first frame can't be read leaves no dataset behind.
     source.read(0, &mut vec![0; frame_bytes as usize]).map_err(of_input)?;
     let mut run = circumstances(&config, &recording, notes);
+    run.asked = Some(total);
     tell_notes(args.report.quiet, &run.notes);
     // Frames that --frames leaves out may be broken.
     let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
