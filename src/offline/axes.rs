@@ -108,7 +108,7 @@ impl Array {
 
     /// Asks the metadata of the image whose level the array is: all, those of its levels, and those of this one.
     fn with_level<T>(&self, ask: impl FnOnce(&Value, Multiscale<'_>, Dataset<'_>) -> T) -> Result<Option<T>> {
-        if self.layout().volume().is_some() {
+        if self.layout().rules().names_resolutions {
             return self.with_scale(ask);
         }
         for (steps, group) in self.path().ancestors().skip(1).take(ABOVE_MAX).enumerate() {

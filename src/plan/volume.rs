@@ -66,8 +66,8 @@ pub(super) fn roles(dims: &[Dim]) -> Result<(Option<usize>, Option<usize>)> {
 impl Config {
     /// Says where a precomputed volume is by its [voxel_offset](crate::Volume::voxel_offset), if none is set yet: the
     /// [translations](Dim::translation), which say where the centres of the first elements are, become 0. Those of
-    /// whole voxels and a half are offsets, since a voxel reaches from its number to the next one. Of others, it returns
-    /// a sentence. Nothing changes in other dialects.
+    /// whole voxels and a half are offsets, since a voxel reaches from its number to the next one. Returns a sentence
+    /// about others. Nothing changes in other dialects.
     pub fn place_volume(&mut self) -> Vec<String> {
         if !rules(self.dialect).numbers_chunks || self.dims.len() < 2 {
             return Vec::new();

@@ -99,8 +99,8 @@ pub(crate) fn said_of_image(info: &Value) -> Option<Value> {
 }
 
 /// The scales as the levels of a multiscale image, in nanometers. Voxels stand in OME-Zarr where their centers are, and
-/// in Neuroglancer where they begin. `None` where it would say what nobody has said: of a volume of this crate's writer,
-/// the resolution and the offset may be those of any volume, and only an offset was ever a place.
+/// in Neuroglancer where they begin. `None` where it would say what nobody has said:
+/// of a volume of this crate's writer, the resolution may be that of any volume, and only an offset says a place.
 pub(crate) fn ome(info: &Value) -> Option<Value> {
     let own = provenance::own(info);
     let numbers = |value: &Value, default: f64| [0, 1, 2].map(|at| value[at].as_f64().unwrap_or(default));

@@ -19,7 +19,7 @@ use crate::fs::document;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
 use crate::ome;
-use crate::ome::multiscales::{self, Multiscale, first_path};
+use crate::ome::multiscales::first_path;
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
@@ -291,7 +291,7 @@ impl Names {
     /// As the array says them, or else as OME-Zarr's axes do.
     fn of(layout: &Layout, attributes: &Map<String, Value>) -> Self {
         let count = layout.shape.len();
-        let image = first_image(attributes);
+        let image = groups::first_image(attributes);
         let own = layout.names.clone().filter(|names| groups::is_complete(names, count));
         let said = own.or_else(|| groups::axes_names(image?, count));
         Self { guessed: said.is_none(), names: said.unwrap_or_else(|| usual_names(count)) }
@@ -322,7 +322,9 @@ fn kind_of(name: &str) -> DimKind {
 ///
 /// How the image is placed, for a sentence, where that is no scale of each axis.
 fn describe(dims: &mut [Dim], attributes: &Map<String, Value>, moves: bool) -> Result<(), String> {
-    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == dims.len()) else { return Ok(()) };
+    let Some(image) = groups::first_image(attributes).filter(|image| image.axes().len() == dims.len()) else {
+        return Ok(());
+    };
     let grid = image.levels().next().map(|level| image.place(level)).transpose();
     let known = grid.as_ref().ok().and_then(Option::as_ref);
     for (at, (dim, axis)) in dims.iter_mut().zip(image.axes()).enumerate() {
@@ -334,10 +336,6 @@ fn describe(dims: &mut [Dim], attributes: &Map<String, Value>, moves: bool) -> R
         dim.translation = places.map_or(0.0, |places| places[at]);
     }
     grid.map(drop)
-}
-
-pub(super) fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
-    multiscales::images(attributes.get("ome")?).next()
 }
 
 /// What was planned for bytes, for the elements that the array has.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::design::first_image;
+use super::groups::first_image;
 use super::options::RepackOptions;
 use crate::config::{Config, Dim, DimKind, Volume};
 use crate::error::{Error, Refusal, Result};

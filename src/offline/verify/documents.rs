@@ -9,7 +9,7 @@ use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::hierarchy;
 use crate::offline::promises::{self, Broken};
-use crate::offline::recover::replaced::replaced;
+use crate::offline::recover::replaced;
 use crate::offline::stale::{self, Stale};
 
 impl Check<'_> {
