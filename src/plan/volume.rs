@@ -12,7 +12,7 @@ use crate::ome::units;
 
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 
-// So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
+// This many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
 const AUTO_PRESHIFT_BITS: u32 = 9;
 // With a real hash: neighbours that a viewer is likely to want together stay together.
 const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;

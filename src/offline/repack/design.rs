@@ -22,7 +22,7 @@ use crate::ome;
 use crate::ome::multiscales::first_path;
 
 use crate::dtype::Dtype;
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::offline::array::Array;
 use crate::plan::Plan;
 
@@ -187,7 +187,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     if let (true, Some(taken)) =
         (rules(to).ome_versions.contains(&OmeVersion::V0_4), ngff::taken_in_0_4(ome.as_ref(), &user))
     {
-        return Err(Error::format(array.path(), Refusal::Unsupported(groups::reason_of_taken(taken))));
+        return Err(Error::unsupported(array.path(), groups::reason_of_taken(taken)));
     }
     let image = format::ImageDescription {
         array: &plan.array,
@@ -261,7 +261,7 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
         let reason = format!(
             "its {reason}; a volume has one resolution along each axis, which the option `volume.resolution` can give"
         );
-        return Err(Error::format(array.path(), Refusal::Unsupported(reason)));
+        return Err(Error::unsupported(array.path(), reason));
     }
     if volume && options.volume.resolution.is_none() {
         let spaces: Vec<bool> = dims.iter().map(|dim| dim.kind == DimKind::Space).collect();
@@ -353,7 +353,7 @@ pub(super) fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
     }
     let able = format::holders(element);
     let reason = format!("its elements are {element}, which {} can't hold; {} can", dialect.name(), able.join(", "));
-    Err(Error::format(array.path(), Refusal::Unsupported(reason)))
+    Err(Error::unsupported(array.path(), reason))
 }
 
 /// The fill value as a configuration has it; of what is no number, 0.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::groups::first_image;
 use super::options::RepackOptions;
 use crate::config::{Config, Dim, DimKind, Volume};
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
 use crate::format::precomputed::carried::{scale, voxel_offset};
 use crate::format::{precomputed, rules};
@@ -25,7 +25,7 @@ pub(super) fn refuse_distances(array: &Array, attributes: &Map<String, Value>, s
                  `volume.resolution` can give one",
                 axis.name.unwrap_or("an axis without a name")
             );
-            Err(Error::format(array.path(), Refusal::Unsupported(reason)))
+            Err(Error::unsupported(array.path(), reason))
         }
         None => Ok(()),
     }
@@ -78,7 +78,7 @@ pub(super) fn folder_of(key: &str) -> Option<String> {
     (is_free && folder.split('/').all(is_plain)).then(|| folder.to_owned())
 }
 
-/// What is wished of a volume; where nothing is, what the old one was, if it was one.
+/// What is asked of a volume; where nothing is, what the old one was, if it was one.
 pub(super) fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Volume {
     let mut volume = options.volume.clone();
     if !rules(options.to()).numbers_chunks {
