@@ -123,7 +123,10 @@ def test_of_an_array_without_ome_zarrs_metadata_none_are_made_up(tool, tmp_path)
 VOLUME = ["--dialect", "precomputed", "--codec", "none"]
 
 
-@pytest.mark.parametrize("unit, words", [(None, "no unit"), ("furlong", '"furlong"'), ("micrometer", None), ("parsec", None)])
+UNITS = [(None, "no unit"), ("furlong", '"furlong"'), ("micrometer", None), ("parsec", None)]
+
+
+@pytest.mark.parametrize("unit, words", UNITS)
 def test_a_resolution_that_is_a_guess_is_told(tool, tmp_path, unit, words):
     axes = [{"name": name, "type": "space", **({"unit": unit} if unit else {})} for name in "yx"]
     image(tmp_path / "a.zarr", axes=axes)
