@@ -70,6 +70,7 @@ pub mod pixels;
 mod plan;
 mod processor;
 mod record;
+mod replaceable;
 mod ring;
 mod shard;
 mod stats;
