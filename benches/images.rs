@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench --bench images                             384 images of 3 visits with 16 frames each
 //! cargo bench --bench images -- plate 24 512 8 FOLDER    images, edge of a frame, frames of a visit, where to write
-//! cargo bench --bench images -- cameras 600 FOLDER       two cameras for so many seconds
+//! cargo bench --bench images -- cameras 600 FOLDER       two cameras for 600 seconds
 //! ```
 //!
 //! An image of the plate is one shard. The one image beside has the same bytes, once in shards of 64 frames, and once
@@ -106,7 +106,7 @@ fn plate(images: u64, side: u64, visit: u64, place: &Path) -> Result<(), Failure
     Ok(())
 }
 
-/// Each image so many times as there are visits, in an order as random as that of a generator with a fixed seed.
+/// Each image this many times as there are visits, in an order as random as that of a generator with a fixed seed.
 fn order(images: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..VISITS).flat_map(|_| 0..images).collect();
     let mut state = 7_u64;

@@ -164,7 +164,7 @@ impl Bench {
         report(name, pixel_bytes * self.side * self.side, ours, memcpy);
     }
 
-    /// `work` makes an image of another one, `memcpy` copies so many bytes.
+    /// `work` makes an image of another one, `memcpy` copies this many bytes.
     fn compare(
         &mut self,
         name: &str,

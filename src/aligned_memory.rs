@@ -18,7 +18,7 @@ use crate::sync::Unpoisoned;
 #[cfg(not(loom))]
 const HUGE_PAGE: usize = 2 << 20;
 
-// A thread touches at least so much, because starting it takes time, too.
+// A thread touches at least this much, because starting it takes time, too.
 #[cfg(not(loom))]
 const TOUCHED_AT_ONCE_MIN: usize = 64 << 20;
 #[cfg(not(loom))]

@@ -68,7 +68,7 @@ impl ArchiveFile {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(refuse_file(path)),
             Err(error) => Err(Error::io("look at", path, error)),
             Ok(found) if !found.is_file() => {
-                Err(Error::format(path, "is no file; a dataset of this name is one, choose another path"))
+                Err(Error::conflict(path, "is no file; a dataset of this name is one, choose another path"))
             }
             Ok(_) => Self::in_place_of(path, overwrite, suffix, uuid),
         }
@@ -104,7 +104,7 @@ impl ArchiveFile {
         if !is_dataset(&old).map_err(|error| Error::io("read", path, error))? {
             let reason = "is a file, but no archive with a zarr.json at its root; it is never overwritten, choose \
                           another path";
-            return Err(Error::format(path, reason));
+            return Err(Error::conflict(path, reason));
         }
         if !overwrite {
             Lock::look(path)?;

@@ -180,7 +180,7 @@ pub enum ElementType {
     C64,
     /// A complex number of two [`F64`](Dtype::F64), the real part first: Zarr's `complex128`.
     C128,
-    /// So many bytes of which nothing else is known: Zarr's `r8`, `r16`, `r24` and so on, by their bits.
+    /// This many bytes of which nothing else is known: Zarr's `r8`, `r16`, `r24` and so on, by their bits.
     Raw(u16),
 }
 

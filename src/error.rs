@@ -158,6 +158,23 @@ pub enum Error {
         /// What is there instead.
         reason: String,
     },
+    /// A dataset whose writer was stopped before it finished, and which nobody has recovered. One whose writer is still
+    /// at work is [`Locked`](Self::Locked).
+    #[error("{}: {reason}", path.display())]
+    Unfinished {
+        /// The dataset.
+        path: PathBuf,
+        /// What it lacks, and what to do first.
+        reason: String,
+    },
+    /// Something that is not damaged is in the way: of an output, or because it changed during the call.
+    #[error("{}: {reason}", path.display())]
+    Conflict {
+        /// What is in the way.
+        path: PathBuf,
+        /// Why it is, and what to do about it.
+        reason: String,
+    },
     /// A worker thread panicked; the chunk that it worked on is missing.
     #[error("a worker thread panicked: {message}")]
     Panicked {
@@ -193,10 +210,14 @@ pub enum ErrorKind {
     InvalidArgument,
     /// There is nothing at the path, or nothing of that kind.
     NotFound,
-    /// Something is in the way.
+    /// The output exists, and may be replaced if the options say so, or not at all.
     AlreadyExists,
+    /// Something else is in the way: of an output, or because it changed during the call.
+    Conflict,
     /// Somebody writes the dataset, in this process or another.
     Locked,
+    /// The dataset's writer was stopped before it finished, and nobody has recovered what it wrote.
+    Unfinished,
     /// What was read is not what it should be.
     Corrupt,
     /// What was read may be right, but this library does not read it.
@@ -335,6 +356,8 @@ impl Error {
             Self::Limit { .. } => ErrorKind::Io,
             Self::Exists { .. } | Self::StorageUsed { .. } | Self::ListenerSet => ErrorKind::AlreadyExists,
             Self::Locked { .. } => ErrorKind::Locked,
+            Self::Conflict { .. } => ErrorKind::Conflict,
+            Self::Unfinished { .. } => ErrorKind::Unfinished,
             Self::Format { .. } => ErrorKind::Corrupt,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::RingFull { .. } => ErrorKind::RingFull,
@@ -363,6 +386,18 @@ impl Error {
             Refusal::Corrupt(reason) => Self::Format { path, reason },
             Refusal::Unsupported(reason) => Self::Unsupported { path, reason },
         }
+    }
+
+    pub(crate) fn unfinished(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
+        Self::Unfinished { path: path.as_ref().to_path_buf(), reason: reason.into() }
+    }
+
+    pub(crate) fn conflict(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
+        Self::Conflict { path: path.as_ref().to_path_buf(), reason: reason.into() }
+    }
+
+    pub(crate) fn unsupported(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
+        Self::Unsupported { path: path.as_ref().to_path_buf(), reason: reason.into() }
     }
 
     pub(crate) fn not_found(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {

@@ -66,12 +66,12 @@ impl Manifest {
 
 #[cfg(feature = "offline")]
 impl Manifest {
-    /// What `config` wishes for the dataset at `path`, which need not be there yet; `None` if nothing.
+    /// What `config` asks for the dataset at `path`, which need not be there yet; `None` if nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where the dialect can't have one; [`Error::Exists`] and [`Error::Format`] for what is in its
-    /// way.
+    /// [`Error::Config`] where the dialect can't have one; [`Error::Exists`] and [`Error::Conflict`] for what is in
+    /// its way.
     pub(crate) fn wished(path: &Path, config: &Config) -> Result<Option<Self>> {
         if config.manifest.is_empty() {
             return Ok(None);
@@ -95,13 +95,12 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`Error::Format`] also where it was moved: a manifest goes by names, and another dataset may have this one by
-    /// now.
+    /// [`Error::Conflict`] where it was moved: a manifest goes by names, and another dataset may have this one by now.
     pub(crate) fn write(&self, in_place: bool) -> Result<Vec<String>> {
         if !in_place {
             let reason = "the dataset is finished, but it was moved while it was written, so it has no manifest; let \
                           `shardwright manifest` write it where the dataset is now";
-            return Err(Error::format(&self.out, reason));
+            return Err(Error::conflict(&self.out, reason));
         }
         let fail = |error: Error| {
             Error::format(&self.out, format!("the dataset is finished, but its manifest is not: {error}"))
@@ -114,7 +113,7 @@ impl Manifest {
 
 #[cfg(not(feature = "offline"))]
 impl Manifest {
-    /// As in a whole build, where nothing is wished.
+    /// As in a whole build, where nothing is asked for.
     pub(crate) fn wished(_path: &Path, config: &Config) -> Result<Option<Self>> {
         if config.manifest.is_empty() {
             return Ok(None);

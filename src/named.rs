@@ -1,7 +1,31 @@
 //! What people choose by name: in configurations, on command lines, in messages.
 
-/// Gives an enum without fields its names: `ALL`, `name`, `Display`, `FromStr`, and `serde` by name. `$field` is what
-/// an error calls a wrong name's place.
+/// Gives an enum that has `ALL` and `name` a `Display` and a `FromStr` by name. `$field` is what an error calls a wrong
+/// name's place.
+macro_rules! by_name {
+    ($type:ident, $field:literal) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::Error;
+
+            fn from_str(text: &str) -> $crate::Result<Self> {
+                let found = Self::ALL.iter().find(|value| value.name() == text);
+                let names = || Self::ALL.iter().map(|value| value.name()).collect::<Vec<_>>().join(", ");
+                let unknown = || format!("possible are {}", names());
+                found.copied().ok_or_else(|| $crate::Error::config($field, format_args!("{text:?}"), unknown()))
+            }
+        }
+    };
+}
+
+pub(crate) use by_name;
+
+/// Gives an enum without fields its names: `ALL`, `name`, what [`by_name`] gives, and `serde` by name.
 macro_rules! named {
     ($type:ident, $field:literal, { $($variant:ident => $name:literal),+ $(,)? }) => {
         impl $type {
@@ -17,21 +41,7 @@ macro_rules! named {
             }
         }
 
-        impl std::fmt::Display for $type {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl std::str::FromStr for $type {
-            type Err = $crate::Error;
-
-            fn from_str(text: &str) -> $crate::Result<Self> {
-                let found = Self::ALL.iter().find(|value| value.name() == text);
-                let unknown = || format!("possible are {}", Self::NAMES.join(", "));
-                found.copied().ok_or_else(|| $crate::Error::config($field, format_args!("{text:?}"), unknown()))
-            }
-        }
+        $crate::named::by_name!($type, $field);
 
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -52,7 +62,7 @@ pub(crate) use named;
 
 #[cfg(test)]
 mod tests {
-    use crate::{Dialect, Error};
+    use crate::{Compressor, Dialect, Error, RingFull};
 
     #[test]
     fn a_value_is_its_name_everywhere() {
@@ -62,6 +72,22 @@ mod tests {
             assert_eq!(json, format!("{:?}", dialect.name()));
             assert_eq!(serde_json::from_str::<Dialect>(&json).unwrap(), dialect);
         }
+    }
+
+    #[test]
+    fn a_name_stands_for_the_usual_settings() {
+        for &compressor in Compressor::ALL {
+            assert_eq!(compressor.to_string().parse::<Compressor>().unwrap(), compressor);
+        }
+        for &policy in RingFull::ALL {
+            assert_eq!(policy.to_string().parse::<RingFull>().unwrap(), policy);
+        }
+        assert_eq!("blosc-lz4".parse::<Compressor>().unwrap(), Compressor::default());
+        assert_eq!(Compressor::Zstd { level: 7 }.to_string(), "zstd");
+        let error = "blosc".parse::<Compressor>().unwrap_err().to_string();
+        assert!(error.contains("codec.compressor = \"blosc\"") && error.contains("blosc-noise, blosc-lz4"), "{error}");
+        let error = "wait".parse::<RingFull>().unwrap_err().to_string();
+        assert_eq!(error, "ring_full = \"wait\": possible are block, drop-newest, error");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) fn refuse_part(path: &Path, root: &Path, at_key: bool) -> Result<()> 
         "{what}, and no image of this writer: overwrite replaces nothing else within a hierarchy; choose another \
          {place}, or remove first what is there"
     );
-    Err(Error::format(path, reason))
+    Err(Error::conflict(path, reason))
 }
 
 /// Whether the folder is an image of this crate's writer, in any dialect.

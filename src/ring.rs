@@ -126,7 +126,7 @@ impl Ring {
     }
 
     /// A ring whose buffers are others', too: `floor` of them are kept for it, and it has `limit` at most. `None`:
-    /// there are not so many to spare.
+    /// there are fewer to spare.
     pub(crate) fn sharing(memory: &Arc<Buffers>, floor: usize, limit: usize) -> Option<Arc<Self>> {
         let share = memory.shares.begin(floor, limit)?;
         let ring = Arc::new(Self::of(memory.clone(), Some(share)));

@@ -24,7 +24,7 @@ pub(super) struct Tile<'a> {
 }
 
 impl<'a> Tile<'a> {
-    /// The one that comes so many after the first, round and round.
+    /// The one that comes this many after the first, round and round.
     pub(super) fn new(wish: &Wish, frames: &'a [u8], number: u64) -> Self {
         let [deep, high, wide] = wish.tiles();
         let number = (number % (deep * high * wide) as u64) as usize;

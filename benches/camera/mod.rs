@@ -90,7 +90,7 @@ impl Random {
         count
     }
 
-    /// What one pixel, with an offset and a gain of its own, makes of so many expected electrons.
+    /// What one pixel, with an offset and a gain of its own, makes of this many expected electrons.
     fn counts(&mut self, light: f64) -> f64 {
         let electrons = self.poisson(light) + READ_NOISE_ELECTRONS * self.gaussian();
         let offset = OFFSET_COUNTS + OFFSET_SPREAD_COUNTS * self.gaussian();

@@ -14,7 +14,7 @@ const BLOCK: usize = 12;
 /// What fits on top of bits that fill no byte.
 const BITS_AT_ONCE: u32 = 56;
 
-/// Bytes that so many bytes of pixels need at most.
+/// Bytes that this many bytes of pixels need at most.
 pub(crate) fn bound(bytes: usize) -> usize {
     2 * bytes + 64
 }

@@ -1,4 +1,4 @@
-//! A storage that takes so many bytes per second and keeps none of them.
+//! A storage that takes this many bytes per second and keeps none of them.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,7 +3,7 @@
    cc genicam.c $(pkg-config --cflags --libs shardwright aravis-0.8) arv-fake-gv-camera-0.8 -i lo -s GV01 & ./a.out
    run.ome.zarr Aravis-GV01 1000
 
-   It runs until so many frames are there. One that the network lost is not committed; its number is reported as
+   It runs until that many frames are there. One that the network lost is not committed; its number is reported as
    missing. */
 
 #include <arv.h>

@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
     config.dtype = SW_U8;
     config.dims = dims;
     config.dim_count = 3;
-    config.ring_bytes = 8 << 20; /* 512 buffers: a thread may be late by so many before its own frame is missing */
+    config.ring_bytes = 8 << 20; /* 512 buffers: a thread may be late by that many before its own frame is missing */
     config.record_fields = fields;
     config.record_field_count = 1;
 

@@ -106,7 +106,7 @@ impl Acquisition {
             let left = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
             match self.check_next().and_then(|()| self.acquire_within(left())) {
                 Ok(mut slot) => {
-                    // SAFETY: `frames` saw that so many whole frames are there.
+                    // SAFETY: `frames` saw that this many whole frames are there.
                     unsafe { copy_frame(&mut slot, pixels.start.add(at * frame_stride), pixels.row_stride, frame) };
                     if let Err(error) = slot.hand_over(None, record) {
                         return done.unless_some(error);
@@ -128,7 +128,7 @@ impl Acquisition {
         self.engine.numbers.check_next().or_else(|error| self.check().and(Err(error)))
     }
 
-    /// Lets so many frames go that got no buffers, if that is the policy; otherwise the error why they got none.
+    /// Lets this many frames go that got no buffers, if that is the policy; otherwise the error why they got none.
     pub(super) fn let_go(&self, frames: usize, error: Error, done: &mut Appended) -> Result<()> {
         if !error.is_ring_full() || self.ring_full != RingFull::DropNewest {
             return Err(error);
@@ -168,7 +168,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// How many frames so many bytes are, and how far apart.
+    /// How many frames this many bytes are, and how far apart.
     pub(super) fn frames(&self, given: usize) -> Result<(usize, usize)> {
         let Self { count, bytes, stride } = *self;
         let wrong_stride = || Err(Error::RowStride { got: stride, rows: count, row_bytes: bytes, bytes: given });

@@ -22,7 +22,7 @@ use crate::sync::Unpoisoned;
 
 /// Images that may be acquired at the same time in one dataset.
 const IMAGES_MAX: usize = 1 << 14;
-/// Files of shards that a dataset has open at the same time, if nothing else is wished for: with those that are open
+/// Files of shards that a dataset has open at the same time, if nothing else is asked for: with those that are open
 /// for a moment, and what else a small program has, 256.
 const OPEN_FILES_MAX: usize = 240;
 
@@ -57,7 +57,7 @@ impl Dataset {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] for a dataset that is there, [`Error::Format`] for anything else that stands there,
+    /// [`Error::Exists`] for a dataset that is there, [`Error::Conflict`] for anything else that stands there,
     /// [`Error::Locked`] while a dataset there is being written; [`Error::Io`] when the system refuses something.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self::of(Root::create(path.as_ref(), false, true)?))
@@ -82,10 +82,10 @@ impl Dataset {
         Ok(Self::of(Root::in_storage(storage, true)?))
     }
 
-    /// Has at most so many files of shards open at the same time, whatever the number of images: 240 if nothing is
-    /// said. Where writes pass the page cache ([`StorageKind::Direct`](crate::StorageKind::Direct)), each shard is two
-    /// of them. It counts before the first image begins. An image of which a frame lies in more than eight files may
-    /// have three times as many open beside.
+    /// Sets how many files of shards are open at the same time at most, whatever the number of images: 240 if nothing
+    /// is said. Where writes pass the page cache ([`StorageKind::Direct`](crate::StorageKind::Direct)), each shard is
+    /// two of them. It counts before the first image begins. An image of which a frame lies in more than eight files
+    /// may have three times as many open beside.
     ///
     /// When there are as many, those of the images that got no frame for the longest time are closed until frames come
     /// again; what they hold is durable by then. While a shard is created, and while its index is replaced, it is open

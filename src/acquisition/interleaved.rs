@@ -100,7 +100,7 @@ impl Acquisition {
         Err(Error::config("samples", samples, reason))
     }
 
-    /// So many buffers, or none.
+    /// This many buffers, or none.
     fn loans(&self, count: usize, wait: Option<Duration>) -> Result<Frames> {
         let start = Instant::now();
         loop {

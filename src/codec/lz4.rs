@@ -84,14 +84,14 @@ pub(super) struct NumcodecsEncoder {
 }
 
 impl NumcodecsEncoder {
-    /// For tiles of so many bytes, which have a [bound](Self::checked_bound).
+    /// For tiles of this many bytes, which have a [bound](Self::checked_bound).
     pub(super) fn new(raw_bytes: usize) -> Self {
         // The small table holds 16-bit positions and would be exchanged for a large one during the first call.
         let small = raw_bytes < usize::from(u16::MAX);
         Self { table: if small { CompressTable::small() } else { CompressTable::large() } }
     }
 
-    /// The most bytes that so many become; refuses more than LZ4 takes.
+    /// The most bytes that this many become; refuses more than LZ4 takes.
     pub(super) fn checked_bound(raw_bytes: usize) -> Result<usize> {
         if c_int::try_from(raw_bytes).is_err() {
             let reason = format!("{raw_bytes} bytes a chunk are too many; LZ4 takes at most {}", c_int::MAX);

@@ -31,18 +31,18 @@ pub use crate::processor::x86::{Generation, allow};
 use length::expect_length;
 
 /// Bytes of a CRC-32C.
-const CHECKSUM_BYTES: usize = 4;
+pub(crate) const CHECKSUM_BYTES: usize = 4;
 
 /// Encodes tiles of one size.
 pub struct Encoder {
-    means: EncoderMeans,
+    context: EncoderContext,
     effort: Effort,
     checksum: bool,
     raw_bytes: usize,
     bound: usize,
 }
 
-enum EncoderMeans {
+enum EncoderContext {
     Copy,
     Blosc(blosc::Encoder),
     BloscNoise(Box<blosc::NoiseEncoder>),
@@ -61,8 +61,8 @@ impl Encoder {
     /// [`Error::Config`] when a level or a size is out of the compressor's range.
     pub fn new(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
         let bound = Self::bound_for(codec, element_bytes, raw_bytes)?;
-        let means = EncoderMeans::new(codec.compressor, element_bytes, raw_bytes)?;
-        Ok(Self { means, effort: Effort::Normal, checksum: codec.checksum, raw_bytes, bound })
+        let context = EncoderContext::new(codec.compressor, element_bytes, raw_bytes)?;
+        Ok(Self { context, effort: Effort::Normal, checksum: codec.checksum, raw_bytes, bound })
     }
 
     /// With how much effort the following tiles are encoded. Compressors other than those that `auto` chooses among
@@ -80,7 +80,7 @@ impl Encoder {
             let reason = format!("elements of {element_bytes} bytes; possible are 1, 2, 4 and 8");
             return Err(Error::codec("bytes", reason));
         }
-        let bound = EncoderMeans::checked_bound(codec.compressor, element_bytes, raw_bytes)?;
+        let bound = EncoderContext::checked_bound(codec.compressor, element_bytes, raw_bytes)?;
         Ok(if codec.checksum { bound.saturating_add(CHECKSUM_BYTES) } else { bound })
     }
 
@@ -92,13 +92,13 @@ impl Encoder {
     /// Whether tiles become chunks as they are, byte for byte, so that a tile that lies in one piece may be written
     /// from where it stands.
     pub fn is_identity(&self) -> bool {
-        matches!(self.means, EncoderMeans::Copy) && !self.checksum
+        matches!(self.context, EncoderContext::Copy) && !self.checksum
     }
 
     /// Whether tiles become chunks as they are, but perhaps for a checksum behind them: then a tile that was made where
     /// the chunk shall be only needs [`seal`](Self::seal).
     pub(crate) fn copies(&self) -> bool {
-        matches!(self.means, EncoderMeans::Copy)
+        matches!(self.context, EncoderContext::Copy)
     }
 
     /// Turns the tile of `length` bytes at the start of `room` into a chunk, where tiles become chunks as they are;
@@ -126,7 +126,7 @@ impl Encoder {
     /// Whether it takes a tile's pixels from where they lie, by [`encode_from`](Self::encode_from), so that nothing is
     /// gained by copying them together first.
     pub fn gathers(&self) -> bool {
-        matches!(self.means, EncoderMeans::BloscNoise(_))
+        matches!(self.context, EncoderContext::BloscNoise(_))
     }
 
     /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none, gzip or zlib: in some
@@ -147,19 +147,20 @@ impl Encoder {
         room: &mut [u8],
     ) -> Result<usize> {
         let bytes = pixels.bytes();
-        let any_length = matches!(self.means, EncoderMeans::Copy | EncoderMeans::Gzip(_) | EncoderMeans::Zlib(_));
+        let any_length =
+            matches!(self.context, EncoderContext::Copy | EncoderContext::Gzip(_) | EncoderContext::Zlib(_));
         if bytes > self.raw_bytes || !any_length {
             expect_length("tile", bytes, self.raw_bytes)?;
         }
         if room.len() < self.bound {
             return Err(Error::codec("tile", format!("room for {} bytes, expected {}", room.len(), self.bound)));
         }
-        let length = self.means.encode(pixels, spare, room, self.effort)?;
+        let length = self.context.encode(pixels, spare, room, self.effort)?;
         Ok(self.seal(length, room))
     }
 }
 
-impl EncoderMeans {
+impl EncoderContext {
     fn new(compressor: Compressor, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
         Ok(match compressor {
             Compressor::Auto => Self::new(Compressor::default(), element_bytes, raw_bytes)?,
@@ -251,12 +252,12 @@ impl EncoderMeans {
 /// It reads what any writer wrote with the same codecs, not only what [`Encoder`] did. A damaged or hostile chunk gives
 /// an error: nothing outside the given slices is touched, and memory is taken for at most a few tiles.
 pub struct Decoder {
-    means: DecoderMeans,
+    context: DecoderContext,
     checksum: bool,
     raw_bytes: usize,
 }
 
-enum DecoderMeans {
+enum DecoderContext {
     Copy,
     Blosc,
     Zstd(zstd::Decompressor),
@@ -273,48 +274,48 @@ impl Decoder {
     pub fn new(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
         // Blosc frames name the element size that they were shuffled with, which need not be the array's.
         let _ = element_bytes;
-        let means = match codec.compressor {
-            Compressor::None => DecoderMeans::Copy,
-            Compressor::Auto | Compressor::Blosc { .. } | Compressor::BloscNoise { .. } => DecoderMeans::Blosc,
-            Compressor::Zstd { .. } => DecoderMeans::Zstd(zstd::Decompressor::new()?),
-            Compressor::Gzip { .. } => DecoderMeans::Gzip(gzip::Decompressor::new()?),
-            Compressor::Zlib { .. } => DecoderMeans::Zlib(gzip::Decompressor::new()?),
-            Compressor::Lz4 => DecoderMeans::Lz4,
+        let context = match codec.compressor {
+            Compressor::None => DecoderContext::Copy,
+            Compressor::Auto | Compressor::Blosc { .. } | Compressor::BloscNoise { .. } => DecoderContext::Blosc,
+            Compressor::Zstd { .. } => DecoderContext::Zstd(zstd::Decompressor::new()?),
+            Compressor::Gzip { .. } => DecoderContext::Gzip(gzip::Decompressor::new()?),
+            Compressor::Zlib { .. } => DecoderContext::Zlib(gzip::Decompressor::new()?),
+            Compressor::Lz4 => DecoderContext::Lz4,
         };
-        Ok(Self { means, checksum: codec.checksum, raw_bytes })
+        Ok(Self { context, checksum: codec.checksum, raw_bytes })
     }
 
     /// Decodes `encoded` into `raw`, which must be exactly the decoded size. Nothing in `encoded` is trusted.
     ///
     /// # Errors
-    /// [`Error::Codec`] when the checksum does not match, or `encoded` does not decode to exactly so many bytes. What
+    /// [`Error::Codec`] when the checksum does not match, or `encoded` does not decode to exactly this many bytes. What
     /// `raw` holds is then undefined.
     pub fn decode(&mut self, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
         expect_length("tile", raw.len(), self.raw_bytes)?;
-        let data = if self.checksum { check_checksum(encoded)? } else { encoded };
-        match &mut self.means {
-            DecoderMeans::Copy => {
+        let data = if self.checksum { check_checksum(encoded)?.0 } else { encoded };
+        match &mut self.context {
+            DecoderContext::Copy => {
                 expect_length("bytes", data.len(), raw.len())?;
                 raw.copy_from_slice(data);
                 Ok(())
             }
-            DecoderMeans::Blosc => blosc::decode(data, raw),
-            DecoderMeans::Zstd(decompressor) => decompressor.decompress(data, raw),
-            DecoderMeans::Gzip(decompressor) => gzip::decode(decompressor, data, raw),
-            DecoderMeans::Zlib(decompressor) => gzip::decode_zlib(decompressor, data, raw),
-            DecoderMeans::Lz4 => lz4::decode_numcodecs(data, raw),
+            DecoderContext::Blosc => blosc::decode(data, raw),
+            DecoderContext::Zstd(decompressor) => decompressor.decompress(data, raw),
+            DecoderContext::Gzip(decompressor) => gzip::decode(decompressor, data, raw),
+            DecoderContext::Zlib(decompressor) => gzip::decode_zlib(decompressor, data, raw),
+            DecoderContext::Lz4 => lz4::decode_numcodecs(data, raw),
         }
     }
 }
 
-/// The bytes before the checksum, if it is theirs.
-fn check_checksum(encoded: &[u8]) -> Result<&[u8]> {
+/// The bytes before the checksum, if it is theirs, and the checksum.
+pub(crate) fn check_checksum(encoded: &[u8]) -> Result<(&[u8], u32)> {
     let Some((data, stored)) = encoded.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(Error::codec("crc32c", format!("{} bytes are too few for a checksum", encoded.len())));
     };
     let (stored, computed) = (u32::from_le_bytes(*stored), crc32c::crc32c(data));
     if stored == computed {
-        return Ok(data);
+        return Ok((data, computed));
     }
     Err(Error::codec("crc32c", format!("stored {stored:#010x}, computed {computed:#010x}: the bytes were changed")))
 }

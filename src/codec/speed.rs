@@ -37,7 +37,7 @@ static KNOWN: Mutex<Vec<(Conditions, Speed)>> = Mutex::new(Vec::new());
 /// What a trial depends on: the type of the pixels, whether chunks have a checksum, how many cores.
 type Conditions = (Dtype, bool, usize);
 
-/// How each codec, with its effort, does with noise of pixels of this type, on so many cores at once.
+/// How each codec, with its effort, does with noise of pixels of this type, on this many cores at once.
 pub(crate) fn speeds(codecs: &[(Codec, Effort)], dtype: Dtype, cores: usize) -> Result<Vec<Speed>> {
     let mut known = KNOWN.lock().unpoisoned();
     let mut frames = Vec::new();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::named;
+use crate::named::{by_name, named};
 
 /// How chunks are encoded: one compressor, then a checksum.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,24 +88,50 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// The name in a configuration.
-    pub fn name(self) -> &'static str {
+    /// All of them, [`Auto`](Self::Auto) first; those with settings at level 1, with a bit shuffle.
+    pub const ALL: &'static [Self] = &[
+        Self::Auto,
+        Self::None,
+        Self::BloscNoise { block_bytes: 0 },
+        Self::blosc(BloscCname::Lz4),
+        Self::blosc(BloscCname::Lz4hc),
+        Self::blosc(BloscCname::Zstd),
+        Self::blosc(BloscCname::Zlib),
+        Self::blosc(BloscCname::Blosclz),
+        Self::Zstd { level: 1 },
+        Self::Gzip { level: 1 },
+        Self::Lz4,
+        Self::Zlib { level: 1 },
+    ];
+
+    /// The name on the command line, whatever the other settings are.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::None => "none",
-            Self::Blosc { .. } => "blosc",
             Self::BloscNoise { .. } => "blosc-noise",
+            Self::Blosc { cname: BloscCname::Lz4, .. } => "blosc-lz4",
+            Self::Blosc { cname: BloscCname::Lz4hc, .. } => "blosc-lz4hc",
+            Self::Blosc { cname: BloscCname::Zstd, .. } => "blosc-zstd",
+            Self::Blosc { cname: BloscCname::Zlib, .. } => "blosc-zlib",
+            Self::Blosc { cname: BloscCname::Blosclz, .. } => "blosc-blosclz",
             Self::Zstd { .. } => "zstd",
             Self::Gzip { .. } => "gzip",
             Self::Lz4 => "lz4",
             Self::Zlib { .. } => "zlib",
         }
     }
+
+    pub(crate) const fn blosc(cname: BloscCname) -> Self {
+        Self::Blosc { cname, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 }
+    }
 }
+
+by_name!(Compressor, "codec.compressor");
 
 impl Default for Compressor {
     fn default() -> Self {
-        Self::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 }
+        Self::blosc(BloscCname::Lz4)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a caller wishes for. Nothing here is checked; [`Plan`](crate::plan::Plan) turns wishes into facts.
+//! What a caller asks for. Nothing here is checked; [`Plan`](crate::plan::Plan) turns it into facts.
 //!
 //! Every type reads from and writes to JSON (or any other `serde` format), so that a program with a settings page
 //! can pass the whole configuration through.
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::named::named;
+use crate::named::{by_name, named};
 use crate::pixels::Orientation;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
@@ -27,7 +27,7 @@ pub use pixels::PixelFormat;
 pub use plate::{Plate, PlateAcquisition};
 pub use pyramid::{Depth, Downsampling};
 
-/// The configuration of one acquisition: what arrives, how it is stored, with which means.
+/// The configuration of one acquisition: what arrives, how it is stored, and with which resources.
 ///
 /// ```
 /// use shardwright::{Config, Dim, Dtype};
@@ -85,7 +85,7 @@ pub struct Config {
     /// throughout a frame; with one, each row begins with a byte of its own. All but `Plain` become [`Dtype::U16`].
     pub pixel_format: PixelFormat,
     /// How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
-    /// Pixels are shifted down by so many. Only of [`Dtype::U16`], `Plain` or `BigEndian`.
+    /// Pixels are shifted down by that many. Only of [`Dtype::U16`], `Plain` or `BigEndian`.
     pub unused_low_bits: u32,
     /// How frames are turned and flipped on their way into the array. The dimensions are those of the array.
     pub orientation: Orientation,
@@ -395,6 +395,22 @@ pub enum RingFull {
     /// Return [`Error::RingFull`](crate::Error::RingFull) at once. The frame is still the caller's, who may try again.
     Error,
 }
+
+impl RingFull {
+    /// All of them; [`Block`](Self::Block) for ever.
+    pub const ALL: &'static [Self] = &[Self::Block { timeout: None }, Self::DropNewest, Self::Error];
+
+    /// The name on the command line, whatever the timeout.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Block { .. } => "block",
+            Self::DropNewest => "drop-newest",
+            Self::Error => "error",
+        }
+    }
+}
+
+by_name!(RingFull, "ring_full");
 
 /// A per-frame record field of the caller's own, stored as an array beside the image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

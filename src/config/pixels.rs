@@ -37,7 +37,7 @@ named!(PixelFormat, "pixel_format", {
 });
 
 impl PixelFormat {
-    /// The bytes of so many pixels that follow each other; `None` for plain ones, which have those of their type.
+    /// The bytes of `pixels` pixels that follow each other; `None` for plain ones, which have those of their type.
     pub fn bytes(self, pixels: usize) -> Option<usize> {
         self.packing(0).map(|packing| Unpacker::new(packing).packed_bytes(pixels))
     }

@@ -11,8 +11,8 @@ use crate::named::named;
 pub struct Downsampling {
     /// How four pixels, or eight of two planes, become one.
     pub method: Method,
-    /// So many levels beside level 0, as far as there is something to halve. `None`: until y and x have 256 pixels at
-    /// most.
+    /// The number of levels beside level 0, as far as there is something to halve. `None`: until y and x have 256
+    /// pixels at most.
     pub levels: Option<usize>,
     /// Rows are halved.
     pub y: bool,

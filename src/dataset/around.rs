@@ -37,7 +37,7 @@ impl Around {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a key that no node can have, and for what can't be combined with one; [`Error::Format`]
+    /// [`Error::Config`] for a key that no node can have, and for what can't be combined with one; [`Error::Conflict`]
     /// for something in the way that is no group of Zarr v3, and for consolidated metadata, by which readers would not
     /// see the image.
     pub(crate) fn look(root: &Path, key: &str, config: &Config) -> Result<Self> {
@@ -131,7 +131,7 @@ fn check(root: &Path, key: &str, config: &Config) -> Result<()> {
 
 /// The document of a group, if it has one. `is_outer`: a folder that is no group must be empty.
 fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
-    let refuse = |reason: &str| Err(Error::format(folder, reason.to_owned()));
+    let refuse = |reason: &str| Err(Error::conflict(folder, reason));
     let file = folder.join(DOCUMENT);
     if let Some(document) = read(&file)? {
         if document["zarr_format"] != 3 || document["node_type"] != "group" {

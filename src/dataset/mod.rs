@@ -105,7 +105,7 @@ impl Root {
         }
     }
 
-    /// An image of so many bytes is about to begin, or many are; `None`: nobody knows how many.
+    /// An image of this many bytes is about to begin, or many are; `None`: nobody knows how many.
     pub(crate) fn expect(&self, bytes: Option<u64>) {
         let add = |sum: u64| Some(sum.saturating_add(bytes.unwrap_or(u64::MAX)));
         let _ = self.bytes.fetch_update(Relaxed, Relaxed, add);

@@ -66,8 +66,8 @@ named!(Method, "method", {
     Mode => "mode",
 });
 
-/// Bytes of a row that are reduced at once, an even number of pixels, and so many pieces before its turn each is asked
-/// for.
+/// Bytes of a row that are reduced at once, an even number of pixels, and this many pieces before its turn each is
+/// asked for.
 const PIECE_BYTES: usize = 1024;
 const PIECES_AHEAD: usize = 4;
 

@@ -14,8 +14,8 @@ use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
 use crate::sync::{Condvar, Mutex, MutexGuard, Unpoisoned};
 
-// To spare beside the slots that workers fill. Small ones: so many; who has less memory for frames has less for these,
-// too.
+// To spare beside the slots that workers fill. At least this many small ones; who has less memory for frames has less
+// for these, too.
 const SPARE_SLOTS_MIN: usize = 8;
 const SPARE_BYTES_MIN: usize = 16 << 20;
 const SHARE_OF_RING: usize = 16;
@@ -81,7 +81,7 @@ impl Arena {
         unsafe { self.shared.memory.write_part(0, place) }
     }
 
-    /// Whether there would be room for a further slot if the open one kept so many bytes.
+    /// Whether there would be room for a further slot if the open one kept this many bytes.
     pub(crate) fn has_room_beside(&self, bytes: usize) -> bool {
         self.open.as_ref().is_some_and(|open| self.shared.spans.has_room_beside(open.start, bytes))
     }

@@ -195,7 +195,7 @@ impl LiveCells {
         Self { count: StdMutex::new(0), max }
     }
 
-    /// Counts `cells` more, if so many may exist.
+    /// Counts `cells` more, if that many may exist.
     pub(super) fn add(&self, cells: u64) -> bool {
         let mut count = self.count.lock().unpoisoned();
         let is_allowed = *count == 0 || *count + cells <= self.max;

@@ -14,10 +14,10 @@ use crate::shard::{Checkpoint, Closed, Shard};
 use crate::stats::Stage;
 use crate::sync::{Unpoisoned, event};
 
-/// Cells of so many images at least are closed together. For fewer, what others have written would be waited for in
+/// Cells of this many images at least are closed together. For fewer, what others have written would be waited for in
 /// vain.
 pub(super) const TOGETHER_MIN: usize = 4;
-/// And so many at most.
+/// And this many at most.
 const TOGETHER_MAX: usize = 64;
 
 /// Cells that are to be closed for good.
@@ -37,7 +37,7 @@ impl ClosingCells {
         self.0.push((of, cell));
     }
 
-    /// Adds one whose files are to be opened for that, if so many may be open beside the others.
+    /// Adds one whose files are to be opened for that, if this many may be open beside the others.
     pub(super) fn add_parked(&mut self, of: Arc<Served>, cell: ParkedCell) {
         if of.open_files.are_short_of(of.files_a_cell) {
             self.close();
@@ -115,7 +115,7 @@ pub(super) fn layers_done(cell: &ShardCell) -> Vec<bool> {
     cell.layers_done.iter().map(|done| done.load(Acquire)).collect()
 }
 
-/// Names the layers that are `done`, and so many frames at least. `all`: whatever is committed is worth a new index.
+/// Names the layers that are `done`, and this many frames at least. `all`: whatever is committed is worth a new index.
 /// Returns how many indexes were written.
 pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done): (u64, Vec<bool>), all: bool) -> u64 {
     let (mut all_named, mut renewed) = (true, 0);
@@ -142,7 +142,7 @@ pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done)
     renewed
 }
 
-/// Indexes on the device name the layers that are `done`, and so many frames at least.
+/// Indexes on the device name the layers that are `done`, and this many frames at least.
 pub(super) fn note_named(engine: &Engine, cell: &ShardCell, written: u64, done: Vec<bool>) {
     let kept = cell.name_provisional(&done);
     *cell.named.lock().unpoisoned() = done.into();

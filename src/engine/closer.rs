@@ -22,7 +22,7 @@ use crate::sync::{Receiver, Unpoisoned, event};
 
 const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
 const CHECKPOINT_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-// Checkpoints take at most one part in so many of the closer's time, plus one.
+// Checkpoints take at most one part in this many of the closer's time, plus one.
 const CHECKPOINT_REST: u32 = 4;
 // Those of many images at a time, but for the last one's.
 const CHECKPOINTS_AT_ONCE: Duration = Duration::from_millis(50);

@@ -5,7 +5,7 @@ use super::shared::Shared;
 use super::unpack::gather_rows;
 use crate::ome::contrast::Contrast;
 
-/// Rows of a frame that are looked at, and pixels of each: all, in frames of up to so many.
+/// Rows of a frame that are looked at, and pixels of each: all, in frames of up to this many.
 const ROWS: usize = 256;
 const ROW_PIXELS: usize = 256;
 

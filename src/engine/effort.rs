@@ -22,7 +22,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(64);
 /// An effort that lasted so long was right.
 const PROVEN: Duration = Duration::from_secs(10);
 
-/// So many changes are noted one by one.
+/// This many changes are noted one by one.
 const NOTES_MAX: usize = 8;
 
 /// What was seen since the last look.
@@ -160,7 +160,7 @@ mod tests {
         Observation { elapsed: TICK, ring_free, ring_frames: FRAMES, encoding, storing, rate: 100.0 }
     }
 
-    /// What becomes of the effort during so many ticks of the same.
+    /// What becomes of the effort during this many ticks of the same.
     fn over(controller: &mut Controller, ticks: u32, what: &Observation) -> Vec<Effort> {
         (0..ticks).filter_map(|_| controller.next(what)).map(|(effort, _)| effort).collect()
     }
@@ -245,8 +245,8 @@ mod tests {
         assert!((10..40).contains(&changes), "{changes} changes in ten minutes");
     }
 
-    /// How many frames of a camera find the ring full, and at most how full it gets, when the workers encode so many a
-    /// tick with normal effort and so many stored.
+    /// How many frames of a camera find the ring full, and at most how full it gets, when the workers encode `normal` a
+    /// tick with normal effort, and `stored` as they are.
     fn lost(mut controller: Controller, camera: usize, normal: usize, stored: usize) -> (usize, usize) {
         const RING: usize = 4000;
         let (mut waiting, mut lost, mut most) = (0_usize, 0, 0);

@@ -8,8 +8,8 @@ use crate::plan::Plan;
 use crate::processor::prefetch;
 use crate::ring::Frame;
 
-/// So many rows before its turn a row is asked for: the processor itself foresees only what follows within a page, and
-/// each row of a tile lies on another one.
+/// This many rows before its turn a row is asked for: the processor itself foresees only what follows within a page,
+/// and each row of a tile lies on another one.
 const PREFETCHED_ROWS: usize = 3;
 /// Shorter rows gain nothing.
 const PREFETCHED_ROW_BYTES_MIN: usize = 1 << 10;

@@ -1,7 +1,7 @@
 //! How many bytes of indexes are written while shards are open.
 //!
 //! Each checkpoint writes the index of every shard that has got new chunks, as a whole. Of small ones nobody notices;
-//! an index of many megabytes, or those of many shards, would keep the device from the frames if it was written anew
+//! an index of many megabytes, or those of many shards, would keep the device from the frames if it was written again
 //! each second.
 
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ impl IndexBudget {
         Self { left: Duration::ZERO, at: now }
     }
 
-    /// An image has written so many bytes. Returns from when on it may write again.
+    /// An image has written this many bytes. Returns from when on it may write again.
     pub(super) fn spend(&mut self, bytes: u64, now: Instant) -> Instant {
         if bytes == 0 {
             return now;
@@ -36,7 +36,7 @@ impl IndexBudget {
 mod tests {
     use super::*;
 
-    /// How many checkpoints of each image write indexes of so many bytes in 100 s, if they are due each second.
+    /// How many checkpoints of each image write indexes of this many bytes in 100 s, if they are due each second.
     fn in_100_seconds<const IMAGES: usize>(bytes: u64) -> [u64; IMAGES] {
         let start = Instant::now();
         let (mut budget, mut due) = (IndexBudget::new(start), [start; IMAGES]);

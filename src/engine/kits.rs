@@ -14,7 +14,7 @@ use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
 use crate::sync::Unpoisoned;
 
-/// One worker's means for chunks of one kind.
+/// What one worker makes chunks of one kind with.
 pub(super) struct Kit {
     pub(super) encoder: TileEncoder,
     /// Header and encoded tile, where they can't be made in place.

@@ -14,7 +14,7 @@ pub(super) struct OpenFiles {
     pub(super) clock: Arc<AtomicU64>,
 }
 
-/// The right to have so many files open, until it is dropped.
+/// The right to have this many files open, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     files: usize,
@@ -35,7 +35,7 @@ impl OpenFiles {
         self.max.load(Relaxed)
     }
 
-    /// From now on there may be so many more.
+    /// From now on there may be this many more.
     pub(super) fn extend(&self, files: usize) {
         let _ = self.max.fetch_update(Relaxed, Relaxed, |max| Some(max.saturating_add(files)));
     }
@@ -70,7 +70,7 @@ impl OpenFiles {
         self.max() / 8
     }
 
-    /// So many are about to be closed for a while.
+    /// This many are about to be closed for a while.
     pub(super) fn note_leaving(&self, files: usize) {
         self.leaving.fetch_add(files, AcqRel);
     }

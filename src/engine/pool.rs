@@ -70,7 +70,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// For one image, which is checked by itself, with so many levels.
+    /// For one image, which is checked by itself, with this many levels.
     pub(crate) const fn alone(levels: usize) -> Self {
         Self { images: levels, open_files: usize::MAX }
     }

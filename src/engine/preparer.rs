@@ -72,7 +72,7 @@ pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster, supply: &KitS
     }
 }
 
-/// Has files closed for a while that so many others may be open: of those that nobody uses just now, the ones of the
+/// Has files closed for a while that this many others may be open: of those that nobody uses just now, the ones of the
 /// images that got no frame for the longest time.
 fn make_room(roster: &Roster, open_files: &OpenFiles, files: usize) {
     let mut images = roster.all();

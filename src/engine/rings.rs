@@ -12,7 +12,7 @@ use crate::sync::Unpoisoned;
 pub(crate) enum RingSource {
     /// It is this image's alone.
     Own(Option<RingBuffers>),
-    /// Images like it have it, too; so many buffers are made if there are none.
+    /// Images like it have it, too; this many buffers are made if there are none.
     Shared(usize),
 }
 

@@ -25,7 +25,7 @@ use crate::geometry::CellOf;
 use crate::plan::Plan;
 use crate::sync::{Receiver, RwLockWriteGuard, Unpoisoned};
 
-/// Whoever commits a frame works for others for so many at most: some ten microseconds.
+/// Whoever commits a frame works for others for this many at most: some ten microseconds.
 const ARRIVALS_A_RUN: usize = 64;
 
 pub(crate) struct Sequencer {

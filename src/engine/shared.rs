@@ -280,7 +280,7 @@ impl Shared {
         }
     }
 
-    /// So many frames are durable, as many as before or more.
+    /// This many frames are durable, as many as before or more.
     pub(crate) fn note_durable(&self, frames: u64) {
         if self.counters.frames_durable.fetch_max(frames, Relaxed) < frames {
             self.ring.watchers.tell(event::DURABLE);

@@ -36,7 +36,7 @@ pub(crate) struct Worker {
 
 /// What became of one tile.
 enum Stored {
-    /// In its slot, with so many bytes.
+    /// In its slot, with this many bytes.
     Here(usize),
     /// On its way to whoever writes it.
     HandedOver,
@@ -98,7 +98,7 @@ impl Worker {
     }
 }
 
-/// A worker with the means for the image that it works for.
+/// A worker, with what it encodes the tiles of one image with.
 struct TileWorker<'a> {
     index: usize,
     kit: &'a mut Kit,

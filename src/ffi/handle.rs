@@ -174,7 +174,7 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
         Ok(self.room()?.fill(object))
     }
 
-    /// Keeps room for so many objects.
+    /// Keeps room for this many objects.
     pub(super) fn reserve(&self, count: usize) -> Outcome<Vec<ReservedHandle<'_, T>>> {
         (0..count).map(|_| self.room()).collect()
     }

@@ -104,7 +104,7 @@ impl Loans {
         Self { shared: Places::of(ring.buffers()), ring: ring.clone(), owner, picky: AtomicBool::new(false) }
     }
 
-    /// Bytes of the places for so many buffers.
+    /// Bytes of the places for this many buffers.
     pub(super) const fn bytes(buffers: u64) -> u64 {
         buffers * size_of::<LoanSlot>() as u64
     }

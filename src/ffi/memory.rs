@@ -160,7 +160,7 @@ fn of_array(config: &Config, plan: &Plan) -> Result<sw_memory> {
     // Two plans exist for a moment.
     let other_bytes = layer_slots * layer + queues + Loans::bytes(frames) + numbers + 2 * tiles + times + PASSING_BYTES;
 
-    // A storage of the caller's own can wish for writers, too.
+    // A storage of the caller's own can ask for writers, too.
     let may_have_writers = !matches!(config.storage, StorageKind::Mapped | StorageKind::Buffered);
     // A block of records is put by as many as it has files, for a moment.
     let record_threads = plan.record.fields.len().min(PUTS_AT_ONCE) as u64 - 1;

@@ -97,7 +97,7 @@ pub(super) unsafe fn slice<'a, T>(pointer: *const T, count: usize, names: [&str;
     }
     check(pointer, name)?;
     if count.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return refuse!(SW_ERROR_ARGUMENT, "{count_name} = {count}: {name} can't point to so much memory");
+        return refuse!(SW_ERROR_ARGUMENT, "{count_name} = {count}: {name} can't point to that much memory");
     }
     // SAFETY: as the caller promises; the length was checked just above.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
@@ -201,7 +201,7 @@ pub(super) unsafe fn read<T: Grows>(pointer: *const T, defaults: T) -> Outcome<T
     let size = unsafe { pointer.cast::<usize>().read() };
     check_size::<T>(size)?;
     let known = size.min(size_of::<T>());
-    // SAFETY: the caller says that so many bytes are there.
+    // SAFETY: the caller says that this many bytes are there.
     let beyond = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
     if let Some(at) = beyond.iter().position(|&byte| byte != 0) {
         let (name, at) = (T::NAME, known + at);

@@ -199,7 +199,7 @@ pub(super) fn status_of(error: &Error) -> sw_status {
         Error::Exists { .. } | Error::StorageUsed { .. } => SW_ERROR_EXISTS,
         Error::Locked { .. } => SW_ERROR_LOCKED,
         Error::Codec { .. } => SW_ERROR_CODEC,
-        Error::Format { .. } => SW_ERROR_FORMAT,
+        Error::Format { .. } | Error::Unfinished { .. } | Error::Conflict { .. } => SW_ERROR_FORMAT,
         Error::Unsupported { .. } => SW_ERROR_UNSUPPORTED,
         Error::NotFound { .. } => SW_ERROR_NOT_FOUND,
         Error::Panicked { .. } => SW_ERROR_PANIC,

@@ -236,7 +236,7 @@ impl AcquisitionMap {
         self.growing_volume().map_or(extent, |volume| volume.declared_extent(extent, self.layout.chunk_shape[0]))
     }
 
-    /// How long the first dimension is after a recovery that found so many frames; `None` if it does not depend on
+    /// How long the first dimension is after a recovery that found this many frames; `None` if it does not depend on
     /// them. `deepest`: of a volume, its last layer of chunks and how many planes these have.
     pub(crate) fn recovered_extent(&self, frames: u64, deepest: Option<(u64, u64)>) -> Option<u64> {
         let extent = self.extent(frames)?;

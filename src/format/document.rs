@@ -69,7 +69,7 @@ pub(super) fn unlike(error: &serde_json::Error) -> Refusal {
     }
 }
 
-/// The shape of shards of so many chunks.
+/// The shape of shards of this many chunks.
 pub(super) fn shard_shape(per_shard: &[u64], chunk: &[u64], what: &str) -> Result<Vec<u64>, Refusal> {
     if per_shard.len() != chunk.len() {
         return Err(format!("{what} is {per_shard:?} for chunks of {chunk:?}").into());

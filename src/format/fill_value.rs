@@ -26,7 +26,7 @@ pub(crate) fn element(element: ElementType, value: &Value) -> Result<Vec<u8>, St
     bytes.ok_or_else(|| format!("fill_value {} is no {}", json::render_line(value), element.zarr_name()))
 }
 
-/// A number of so many bytes, or the bits of one.
+/// A number of this many bytes, or the bits of one.
 fn float(value: &Value, size: usize) -> Option<Vec<u8>> {
     let number = match value {
         Value::Number(number) => number.as_f64()?,
@@ -87,7 +87,7 @@ fn truth(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// The real and the imaginary part, of so many bytes each; some writers of Zarr v2 put the real part alone.
+/// The real and the imaginary part, of this many bytes each; some writers of Zarr v2 put the real part alone.
 fn complex(value: &Value, size: usize) -> Option<Vec<u8>> {
     match value {
         Value::Array(parts) => {

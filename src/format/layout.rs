@@ -213,7 +213,7 @@ impl Layout {
         self.volume()?.expansion(chunk, &self.shape, &self.chunk_shape)
     }
 
-    /// How many planes a stored chunk of so many bytes has, where chunks are cut off.
+    /// How many planes a stored chunk of this many bytes has, where chunks are cut off.
     pub(crate) fn planes(&self, chunk: &[u64], bytes: u64, element: u64) -> Option<u64> {
         self.volume()?.planes(bytes, chunk, &self.shape, &self.chunk_shape, element)
     }

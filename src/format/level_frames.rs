@@ -14,7 +14,7 @@ use crate::geometry::Order;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LevelFrames {
-    /// So many planes become one.
+    /// This many planes become one.
     factor: u64,
     /// Planes of a stack; `None`: without an end.
     planes: Option<u64>,
@@ -106,7 +106,7 @@ impl LevelFrames {
         [head, whole, tail]
     }
 
-    /// One past the last frame of the level when there are so many frames.
+    /// One past the last frame of the level when there are this many frames.
     pub(crate) fn end(&self, frames: u64) -> u64 {
         self.ranges(&(0..frames)).into_iter().map(|range| range.end).max().unwrap_or(0)
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::codecs::Chain;
 use super::layout::{Layout, product};
 use crate::dtype::ElementType;
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 
 /// The most bytes that one decoded chunk may have.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 4 << 30;
@@ -31,7 +31,7 @@ impl Metadata {
     /// Checks what a parser of the document at `path` took over as it stood.
     pub(crate) fn check(self, path: &Path) -> Result<Self> {
         // Limits of this reader: the array may be right.
-        let refused = |reason: String| Err(Error::format(path, Refusal::Unsupported(reason)));
+        let refused = |reason: String| Err(Error::unsupported(path, reason));
         let Self { layout, dtype, .. } = &self;
         match bytes(&layout.chunk_shape, *dtype) {
             Some(bytes) if bytes <= CHUNK_BYTES_MAX => {}

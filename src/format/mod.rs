@@ -131,7 +131,7 @@ pub(crate) fn node_paths(layout: &Layout) -> NodePaths {
         (Dialect::Zarr2, _) => ("0", "0", "0/.zarray"),
         (Dialect::Precomputed, volume) => {
             let key = volume.map_or("", |volume| volume.key());
-            (key, key, "info")
+            (key, key, precomputed::DOCUMENT)
         }
     };
     NodePaths { array: array.into(), folder: folder.into(), document: document.into() }

@@ -278,7 +278,7 @@ impl<'a> ProvenanceMut<'a> {
         self.0.shift_remove(SLOTS);
     }
 
-    /// Says that chunks with their headers follow each other, of at most so many bytes.
+    /// Says that chunks with their headers follow each other, of at most this many bytes.
     pub(crate) fn pack_slots(&mut self, bytes: u64) {
         if let Some(slots) = self.0.get_mut(SLOTS) {
             slots["placement"] = json!(Placement::Packed);
@@ -307,14 +307,14 @@ impl<'a> ProvenanceMut<'a> {
         self.0.get(MISSING).and_then(Value::as_array).into_iter().flatten().filter_map(range).collect()
     }
 
-    /// Lists all frames that are missing, which are so many more than before.
+    /// Lists all frames that are missing, which are this many more than before.
     pub(crate) fn set_missing(&mut self, all: &[Range<u64>], more: u64) {
         let before = self.0.get(FRAMES_MISSING).and_then(Value::as_u64).unwrap_or(0);
         self.0.insert(FRAMES_MISSING.into(), json!(before + more));
         self.0.insert(MISSING.into(), ranges(all));
     }
 
-    /// Says how a recovery ended: with so many frames, and shards that it could not account for.
+    /// Says how a recovery ended: with this many frames, and shards that it could not account for.
     pub(crate) fn recover(&mut self, frames: u64, ending: &Ending<'_>, damaged_shards: &[String]) {
         self.0.insert("complete".into(), json!(false));
         self.0.insert("recovered".into(), json!(true));

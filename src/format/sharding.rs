@@ -43,7 +43,7 @@ impl<'a> ShardingCodec<'a> {
         }))
     }
 
-    /// The index of a shard of so many chunks in each dimension.
+    /// The index of a shard of this many chunks in each dimension.
     pub(super) fn table(&self, chunks: &[u64]) -> Result<TableLayout, Refusal> {
         let table = product(chunks).and_then(|chunks| TableLayout::new(chunks, self.location, self.checksum));
         let table = table.ok_or_else(|| Refusal::Unsupported(format!("shards of {chunks:?} chunks hold too many")))?;

@@ -74,7 +74,7 @@ pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
 
 fn too_long(path: &Path, len: u64, bytes_max: u64) -> Error {
     let reason = format!("has {len} bytes, and documents of more than {bytes_max} bytes are not read here");
-    Error::format(path, Refusal::Unsupported(reason))
+    Error::unsupported(path, reason)
 }
 
 /// The same of what is in an archive, where it may be compressed.

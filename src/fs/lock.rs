@@ -135,7 +135,7 @@ impl Lock {
         let is_locked = |above: &&Path| matches!(Self::look(above), Err(Error::Locked { .. }));
         let Some(above) = path.ancestors().skip(1).find(is_locked) else { return Ok(()) };
         let reason = format!("lies in {}, which is being written; choose a path beside it", above.display());
-        Err(Error::format(path, reason))
+        Err(Error::conflict(path, reason))
     }
 
     /// Looks whether a writer or a tool is at work below `root`, in a dataset that has a lock of its own. Links are not

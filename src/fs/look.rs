@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::archives::{self, Part};
 use super::identity::Identity;
 use super::{document, links, system};
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::zip::parse::Method;
 
 /// Folders within folders that are looked at.
@@ -20,7 +20,7 @@ pub(crate) struct OpenFile {
     pub(crate) file: Arc<File>,
     pub(crate) at: u64,
     pub(crate) len: u64,
-    /// Bytes that the file system has given to it, about so many where it is a range.
+    /// Bytes that the file system has given to it, about this many where it is a range.
     pub(crate) disk_bytes: u64,
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn refuse_archive(path: &Path) -> Result<()> {
         return Ok(());
     }
     let reason = "is an archive, or in one, which is not changed; repack it into a folder, and change that";
-    Err(Error::format(path, Refusal::Unsupported(reason.into())))
+    Err(Error::unsupported(path, reason))
 }
 
 pub(crate) fn is_file(path: &Path) -> bool {

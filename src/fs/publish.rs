@@ -72,12 +72,12 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
         }
         // It may lead to a disk that is not there now, and nothing shall take its place.
         if above.is_symlink() {
-            return Err(Error::format(above, "is a link that leads nowhere; remove it, or choose another path"));
+            return Err(Error::conflict(above, "is a link that leads nowhere; remove it, or choose another path"));
         }
         let Some(name) = above.file_name() else { break };
         rest.push(name);
     }
-    Err(Error::format(path, "leads back (..) through a folder that does not exist; name the folder that is meant"))
+    Err(Error::conflict(path, "leads back (..) through a folder that does not exist; name the folder that is meant"))
 }
 
 /// Lets the finished folder `made` take the name `path`. What was there, if anything, is removed afterwards.
@@ -186,7 +186,10 @@ pub(crate) fn folders_below(root: &Path, path: &Path) -> Result<()> {
         match fs::symlink_metadata(&folder) {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => {
-                return Err(Error::format(&folder, "is no folder, or a link to one; nothing is written behind a link"));
+                return Err(Error::conflict(
+                    &folder,
+                    "is no folder, or a link to one; nothing is written behind a link",
+                ));
             }
             Err(_) => match fs::create_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -218,7 +221,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     sync_folder(parent).map_err(|error| Error::io("sync", parent, error))
 }
 
-/// Makes a file as a whole: when `fill` has written it, it gets the name `path`, for good if that is wished.
+/// Makes a file as a whole: when `fill` has written it, it gets the name `path`, for good if that is asked for.
 ///
 /// # Errors
 ///

@@ -69,7 +69,7 @@ impl Array {
     }
 }
 
-/// Cuts a box into boxes that follow each other in C order, each with at most so many elements.
+/// Cuts a box into boxes that follow each other in C order, each with at most this many elements.
 ///
 /// Such a box has one index in the dimensions before some dimension, a run of them there, and all of them after it. The
 /// run ends where chunks end if it can be that long.

@@ -52,7 +52,7 @@ pub fn volume(data: &[u8]) {
             },
         }],
     });
-    let Ok(metadata) = precomputed::parse(Path::new("info"), &info, "0") else { return };
+    let Ok(metadata) = precomputed::parse(Path::new(precomputed::DOCUMENT), &info, "0") else { return };
     let Files::Volume(volume) = &metadata.layout.files else { return };
     let Some(shards) = volume.shards() else { return };
     let file = in_memory(bytes);

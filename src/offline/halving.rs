@@ -28,7 +28,7 @@ impl Halving {
         Self { downsampler: Downsampler::new(method, dtype), element_bytes: dtype.size(), factors: factors.to_vec() }
     }
 
-    /// So many pixels become one.
+    /// This many pixels become one.
     pub(crate) fn reduction(&self) -> u64 {
         self.factors.iter().product()
     }

@@ -12,7 +12,7 @@ use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::slot_header::SlotHeader;
 use crate::offline::hierarchy::walk::FileAt;
 
-/// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames
+/// This many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames
 /// each.
 const RUNS_MAX: u64 = 1 << 28;
 /// More of them are not claimed for one shard.

@@ -30,7 +30,7 @@ pub(super) struct LevelPair<'a> {
     pub(super) name: String,
     pub(super) level: &'a Array,
     finer: &'a Array,
-    /// So many pixels of the finer one become one, in each dimension.
+    /// This many pixels of the finer one become one, in each dimension.
     factors: Vec<u64>,
     /// How they do, if this crate has made the level.
     method: Option<Method>,
@@ -124,7 +124,7 @@ impl LevelPair<'_> {
     }
 }
 
-/// What to say of so many chunks where it is not known whether they were ever written.
+/// What to say of this many chunks where it is not known whether they were ever written.
 pub(super) fn note_of(lacking: usize) -> String {
     format!(
         "{} not there of which the level before has some: {} nothing but the fill value, or files are missing",
@@ -133,7 +133,7 @@ pub(super) fn note_of(lacking: usize) -> String {
     )
 }
 
-/// What to say of so many chunks that were written.
+/// What to say of this many chunks that were written.
 pub(super) fn damage_of(lost: u64) -> String {
     format!(
         "{} not there that {} pixels, as the level before shows: files are missing; pyramid makes them again",

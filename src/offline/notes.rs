@@ -10,11 +10,11 @@ use super::hierarchy::{below, has_node};
 use super::stale::{self, Stale};
 use crate::error::{Error, Result};
 use crate::format::provenance::{self, Provenance};
-use crate::format::{zarr2, zarr3};
+use crate::format::{precomputed, zarr2, zarr3};
 use crate::fs::{Lock, document, look};
 use crate::words::{IS, count_that, of_number};
 
-/// Of files that lie among chunks and are none, so many are named.
+/// Of files that lie among chunks and are none, this many are named.
 const NAMED_MAX: usize = 3;
 
 /// What is to be said of the frames of a run that came to its end, or was recovered.
@@ -50,7 +50,7 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] while a writer is at work; [`Error::Format`] when its writer did not finish and nobody has
+    /// [`Error::Locked`] while a writer is at work; [`Error::Unfinished`] when its writer did not finish and nobody has
     /// recovered what it wrote.
     pub fn check_finished(&self) -> Result<()> {
         Lock::look_around(self.path())?;
@@ -58,7 +58,7 @@ impl Array {
             Some(own) if !own.complete && !own.recovered => {
                 let reason = "its writer did not finish, so frames that are missing can't be told from dark ones; \
                               recover it first";
-                Err(Error::format(self.path(), reason))
+                Err(Error::unfinished(self.path(), reason))
             }
             _ => Ok(()),
         }
@@ -134,7 +134,8 @@ impl Array {
                 continue;
             };
             let key = below(key, name);
-            let is_document = name.ends_with(".json") || ["info", "provenance"].contains(&name);
+            let is_document =
+                name.ends_with(".json") || [precomputed::DOCUMENT, precomputed::PROVENANCE].contains(&name);
             if look::is_folder(&path) {
                 // Nodes may stand below an array of Zarr v2.
                 if key.split('/').count() <= self.shape().len() && !has_node(&path) {

@@ -79,7 +79,7 @@ impl ProgressCounters {
         if self.stopped.load(Relaxed) { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// So many bytes were read, and are done with.
+    /// This many bytes were read, and are done with.
     pub(super) fn add(&self, bytes: u64) {
         self.read.fetch_add(bytes, Relaxed);
         self.done.fetch_add(bytes, Relaxed);

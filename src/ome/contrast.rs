@@ -11,7 +11,7 @@ use crate::sync::Unpoisoned;
 
 /// Frames of each channel that are looked at.
 const FRAMES: u8 = 8;
-/// One pixel in so many may be darker than the window, and one may be brighter: some pixels of a camera always are.
+/// One pixel in this many may be darker than the window, and one may be brighter: some pixels of a camera always are.
 const OUTLIERS: usize = 1000;
 /// A colour image of bytes is shown as it is.
 const COLOR_IMAGE: [&str; 3] = ["FF0000", "00FF00", "0000FF"];

@@ -4,7 +4,7 @@ use super::grid::PixelGrid;
 use super::units::{self, Length};
 use crate::config::{Depth, Downsampling};
 
-/// Without a number of levels, y and x have so many pixels at most in the last one.
+/// Without a number of levels, y and x have this many pixels at most in the last one.
 const SMALL: u64 = 256;
 
 /// One level beside level 0.
@@ -17,7 +17,7 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// So many planes of the level before become one.
+    /// This many planes of the level before become one.
     pub(crate) fn halves_depth(&self) -> u64 {
         self.steps.len().checked_sub(3).map_or(1, |z| self.steps[z])
     }
@@ -30,7 +30,7 @@ pub(crate) type Distances = [f64; 3];
 ///
 /// # Errors
 ///
-/// Why z can't be halved as wished, and what could be.
+/// Why z can't be halved as asked, and what could be.
 pub(crate) fn distances(lengths: &[Length; 3], wish: &Downsampling) -> Result<Distances, String> {
     if wish.depth != Depth::Auto {
         return Ok([1.0; 3]);

@@ -22,7 +22,7 @@ pub(super) fn in_order<'a>(ways: impl IntoIterator<Item = &'a Value>) -> Vec<&'a
     all
 }
 
-/// The grid that they make of the elements of an array of so many dimensions.
+/// The grid that they make of the elements of an array of this many dimensions.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ fn is_in_order(said: &Value, dims: usize) -> bool {
     said.as_array().is_some_and(|axes| axes.len() == dims && axes.iter().enumerate().all(|(at, axis)| *axis == at))
 }
 
-/// That of a square matrix with so many columns behind it, if each axis leads to itself alone.
+/// That of a square matrix with this many columns behind it, if each axis leads to itself alone.
 fn of_matrix(said: &Value, dims: usize, more: usize) -> Option<PixelGrid> {
     let rows: Vec<Vec<f64>> = said.as_array()?.iter().map(numbers).collect::<Option<_>>()?;
     let is_whole = rows.len() == dims && rows.iter().all(|row| row.len() == dims + more);

@@ -51,25 +51,30 @@ pub(crate) fn comparable<const N: usize>(lengths: &[Length; N]) -> Result<[f64; 
 
 /// The symbol of a length in OME-XML's `UnitsLength`.
 pub(super) fn length_symbol(unit: &str) -> Option<String> {
-    length(unit).map(|(symbol, _)| symbol)
+    length(unit).map(|(symbol, ..)| symbol)
+}
+
+/// How many nanometers a unit of length is.
+pub(crate) fn nanometers(unit: &str) -> Option<f64> {
+    length(unit).map(|(_, number, power)| number * 10_f64.powi(power + 9))
 }
 
 fn meters(unit: &str) -> Option<f64> {
-    length(unit).map(|(_, meters)| meters)
+    length(unit).map(|(_, number, power)| number * 10_f64.powi(power))
 }
 
-/// The symbol of a length, and how many meters it is.
-fn length(unit: &str) -> Option<(String, f64)> {
-    let (symbol, meters) = match unit {
-        "angstrom" => ("Å", 1e-10),
-        "inch" => ("in", 0.0254),
-        "foot" => ("ft", 0.3048),
-        "yard" => ("yd", 0.9144),
-        "mile" => ("mi", 1609.344),
-        "parsec" => ("pc", 3.085_677_581_491_367e16),
-        _ => return prefixed(unit, "meter", "m").map(|(symbol, power)| (symbol, 10_f64.powi(power))),
+/// The symbol of a length, and how many meters it is, as a number and the power of ten that it is multiplied by.
+fn length(unit: &str) -> Option<(String, f64, i32)> {
+    let (symbol, meters, power) = match unit {
+        "angstrom" => ("Å", 1.0, -10),
+        "inch" => ("in", 0.0254, 0),
+        "foot" => ("ft", 0.3048, 0),
+        "yard" => ("yd", 0.9144, 0),
+        "mile" => ("mi", 1609.344, 0),
+        "parsec" => ("pc", 3.085_677_581_491_367, 16),
+        _ => return prefixed(unit, "meter", "m").map(|(symbol, power)| (symbol, 1.0, power)),
     };
-    Some((symbol.to_owned(), meters))
+    Some((symbol.to_owned(), meters, power))
 }
 
 /// The symbol of a time in OME-XML's `UnitsTime`.
@@ -93,6 +98,13 @@ fn prefixed(unit: &str, base: &str, symbol: &str) -> Option<(String, i32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_in_nanometers_are_exact() {
+        let units = ["angstrom", "nanometer", "micrometer", "millimeter", "centimeter", "meter", "inch", "second"];
+        let expected = [Some(0.1), Some(1.0), Some(1e3), Some(1e6), Some(1e7), Some(1e9), Some(2.54e7), None];
+        assert_eq!(units.map(nanometers), expected);
+    }
 
     #[test]
     fn lengths_in_several_units_are_compared_in_meters() {

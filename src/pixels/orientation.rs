@@ -31,7 +31,7 @@ impl Orientation {
         Self { transpose: turns % 2 == 1, flip_rows: turns == 1 || turns == 2, flip_columns: turns >= 2 }
     }
 
-    /// Where the pixels of a rectangle of the turned image lie in an image of so many rows and columns: the first row
+    /// Where the pixels of a rectangle of the turned image lie in an image of this many rows and columns: the first row
     /// and column, and how many of both.
     ///
     /// # Panics
@@ -56,8 +56,8 @@ impl Orientation {
         if self.transpose { ([x, y], [columns, rows]) } else { ([y, x], [rows, columns]) }
     }
 
-    /// Copies a rectangle of the turned image to `out`: from the row and column `at` on, so many rows and columns. The
-    /// rows of `out` lie `out_stride` bytes apart; between them nothing is written.
+    /// Copies a rectangle of the turned image to `out`: from the row and column `at` on, this many rows and columns.
+    /// The rows of `out` lie `out_stride` bytes apart; between them nothing is written.
     ///
     /// # Panics
     /// When the turned image has no such rectangle, when a pixel does not have 1, 2, 4 or 8 bytes, or when the image's
@@ -120,7 +120,7 @@ impl Orientation {
     }
 }
 
-/// What of an image is copied: from this row and column on, so many of both.
+/// What of an image is copied: from this row and column on, a number of both.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     image: Plane<'a>,

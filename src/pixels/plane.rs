@@ -11,7 +11,7 @@ pub struct Plane<'a> {
 }
 
 impl<'a> Plane<'a> {
-    /// A row of pixels of so many bytes.
+    /// A row of pixels of this many bytes.
     pub(crate) fn row(&self, y: usize, pixel_bytes: usize) -> &'a [u8] {
         &self.pixels[y * self.row_stride..][..self.columns * pixel_bytes]
     }

@@ -5,7 +5,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::pixels::{Orientation, Packing, Unpacker};
 
-/// So many that the bits of packed pixels can be counted.
+/// The bits of more packed pixels could not be counted.
 const PIXELS_MAX: usize = usize::MAX >> 5;
 
 /// What is done to a frame's pixels while tiles are gathered.

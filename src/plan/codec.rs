@@ -2,7 +2,7 @@
 
 use crate::codec::Effort;
 use crate::codec::speed::{Speed, speeds};
-use crate::config::{BloscCname, Codec, Compressor, Config, Shuffle};
+use crate::config::{BloscCname, Codec, Compressor, Config};
 use crate::dtype::Dtype;
 use crate::error::Result;
 use crate::format::rules;
@@ -11,10 +11,8 @@ use crate::storage::StorageSpeed;
 // Rates this close are equal: measurements scatter more. Then the smaller result wins.
 const ABOUT_EQUAL: f64 = 0.95;
 
-const BLOSC_LZ4: Compressor =
-    Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 };
-const BLOSC_ZSTD: Compressor =
-    Compressor::Blosc { cname: BloscCname::Zstd, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 };
+const BLOSC_LZ4: Compressor = Compressor::blosc(BloscCname::Lz4);
+const BLOSC_ZSTD: Compressor = Compressor::blosc(BloscCname::Zstd);
 
 /// How an acquisition's chunks are made.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +48,7 @@ impl CodecPlan {
     /// What is taken where a choice does not matter.
     pub(crate) fn usual(config: &Config, why: &str) -> Self {
         let compressor = candidates(config)[0];
-        let choice = Some(format!("codec {} ({why})", label(compressor)));
+        let choice = Some(format!("codec {compressor} ({why})"));
         Self { choice, ..Self::fixed(compressor) }
     }
 }
@@ -69,14 +67,6 @@ fn efforts_of(compressor: Compressor) -> Vec<Effort> {
         BLOSC_LZ4 => vec![Effort::Stored, Effort::Normal],
         BLOSC_ZSTD => Effort::ALL.to_vec(),
         _ => vec![Effort::Normal],
-    }
-}
-
-/// The name that people know it by.
-fn label(compressor: Compressor) -> String {
-    match compressor {
-        Compressor::Blosc { cname, .. } => format!("blosc-{cname}"),
-        other => other.name().to_owned(),
     }
 }
 
@@ -99,7 +89,7 @@ fn choose(speeds: &[Speed], cores: usize, storage: Option<StorageSpeed>, dtype: 
     let of_noise = |speed: &Speed| {
         let (encoded, ratio) = (speed.bytes_per_s / 1e9, speed.ratio);
         let expected = storage.map_or_else(String::new, |_| format!(", so {:.2}", rate(speed) / 1e9));
-        format!("{} {encoded:.2} at a ratio of {ratio:.2}{expected}", label(speed.compressor))
+        format!("{} {encoded:.2} at a ratio of {ratio:.2}{expected}", speed.compressor)
     };
     let storage = match storage {
         Some(StorageSpeed::Device(rate)) => format!("the storage takes {:.2}", rate / 1e9),
@@ -107,10 +97,8 @@ fn choose(speeds: &[Speed], cores: usize, storage: Option<StorageSpeed>, dtype: 
         None => "what the storage takes is not known".to_owned(),
     };
     let speeds = normal().map(of_noise).collect::<Vec<_>>().join("; ");
-    let choice = format!(
-        "codec {} (GB/s of {dtype} noise on {cores} cores in a trial: {speeds}; {storage})",
-        label(best.compressor)
-    );
+    let choice =
+        format!("codec {} (GB/s of {dtype} noise on {cores} cores in a trial: {speeds}; {storage})", best.compressor);
     CodecPlan {
         compressor: best.compressor,
         efforts: efforts.map(|speed| speed.effort).collect(),

@@ -1,4 +1,4 @@
-//! The dimensions that were wished for, and the shapes of chunks and shards.
+//! The dimensions that were asked for, and the shapes of chunks and shards.
 
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 use super::dialects;
@@ -12,7 +12,7 @@ use crate::geometry::{MAX_OUTER, nearest_multiples};
 
 // What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
 const AUTO_CHUNK_BYTES: u64 = 512 << 10;
-// Chunks are no deeper than a part of the ring: one in so many.
+// Chunks are no deeper than a part of the ring: one in this many.
 const RING_SHARE: u64 = 8;
 const FRAME_BYTES_MAX: u64 = 1 << 40;
 

@@ -14,7 +14,7 @@ use crate::ome::levels::Level;
 use crate::ome::units::Length;
 use crate::pixels::Orientation;
 
-/// Beyond the window, so many buffers are free.
+/// Beyond the window, this many buffers are free.
 const SPARE_FRAMES: u64 = 66;
 
 /// More levels no image has.
@@ -62,7 +62,7 @@ fn check(config: &Config, wish: &Downsampling) -> Result<()> {
     Ok(())
 }
 
-/// Which frames become which where so many planes become one.
+/// Which frames become which where this many planes become one.
 pub(super) fn frames_of(order: &Order, factor: u64) -> LevelFrames {
     match order.outer_dims().checked_sub(1).filter(|_| factor > 1) {
         Some(z) => LevelFrames::new(order, z, factor),

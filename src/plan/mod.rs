@@ -1,4 +1,4 @@
-//! Every size, count, bound and offset of an acquisition, computed once from the wishes in [`Config`], checked, then
+//! Every size, count, bound and offset of an acquisition, computed once from what [`Config`] asks for, checked, then
 //! only read.
 
 mod auto;

@@ -1,5 +1,5 @@
-//! Whatever a caller wishes for, a plan is made or refused at once: without a panic, an overflow, or memory that only
-//! an absurd wish would need. The profile of the tests checks for overflows.
+//! Whatever a caller asks for, a plan is made or refused at once: without a panic, an overflow, or memory that only
+//! an absurd request would need. The profile of the tests checks for overflows.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -8,10 +8,11 @@ use crate::format::precomputed::{self, Shards, Volume, chunk_ids};
 use crate::format::provenance::FRAMES_MAX;
 use crate::format::rules;
 use crate::geometry::Outer;
+use crate::ome::units;
 
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 
-// So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
+// This many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
 const AUTO_PRESHIFT_BITS: u32 = 9;
 // With a real hash: neighbours that a viewer is likely to want together stay together.
 const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;
@@ -203,25 +204,13 @@ fn resolution(config: &Config) -> [f64; 3] {
         let (outer, frame) = config.dims.split_at(config.dims.len() - 2);
         let nanometers = |dim: &Dim| {
             // Seconds, for example: the format knows no name for them.
-            let Some(unit) = dim.unit.as_deref().map_or(Some(1.0), nanometers_in) else { return 1.0 };
+            let Some(unit) = dim.unit.as_deref().map_or(Some(1.0), units::nanometers) else { return 1.0 };
             // A product such as 0.325 * 1000 shall not be spelled with sixteen digits.
             (dim.scale * unit * 1e6).round() / 1e6
         };
         let z = outer.iter().find(|dim| dim.kind != DimKind::Channel);
         [nanometers(&frame[1]), nanometers(&frame[0]), z.map_or(1.0, nanometers)]
     })
-}
-
-/// Nanometers in a unit of length; `None` of others, and of those in which no image is measured.
-pub(crate) fn nanometers_in(unit: &str) -> Option<f64> {
-    match unit {
-        "angstrom" => Some(0.1),
-        "nanometer" => Some(1.0),
-        "micrometer" => Some(1e3),
-        "millimeter" => Some(1e6),
-        "meter" => Some(1e9),
-        _ => None,
-    }
 }
 
 /// What is asked of the bits of an id.

@@ -1,6 +1,6 @@
 //! How the rings of several images share buffers.
 //!
-//! Each ring has a floor: so many buffers are kept for it, whatever the others do, so that a block of its layers can
+//! Each ring has a floor, the buffers that are kept for it, whatever the others do, so that a block of its layers can
 //! always become complete. What is beyond all floors is free for whoever asks, but a ring may have no more of it than a
 //! multiple of what is still free (a *dynamic threshold*, as switches share the memory for their ports): one fast
 //! camera gets nearly all, and the next one that comes still finds something.
@@ -10,7 +10,7 @@ use std::sync::Weak;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, Unpoisoned};
 
-/// A ring gets a buffer beyond its floor as long as it has less than so many times what is free beyond all floors.
+/// A ring gets a buffer beyond its floor as long as it has less than this many times what is free beyond all floors.
 const TIMES_FREE: usize = 8;
 /// What must be left beyond all floors.
 const SURPLUS_MIN: usize = 2;
@@ -72,7 +72,7 @@ impl Share {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// How many of the surplus a ring that holds so many may still have.
+    /// How many of the surplus a ring that holds this many may still have.
     fn allowed(held: usize, surplus: usize) -> bool {
         surplus > 0 && held < surplus.saturating_mul(TIMES_FREE)
     }

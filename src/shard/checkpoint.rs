@@ -36,8 +36,8 @@ use crate::format::index::Encoded;
 use crate::format::index::table::TableLayout;
 use crate::fs::system::is_no_room;
 
-/// So many indexes back, nothing is given back: a reader that looked for the file's end may be slow to read what stood
-/// there.
+/// The room of this many latest indexes is not given back: a reader that looked for the file's end may be slow to read
+/// what stood there.
 const KEPT: u64 = 8;
 
 /// What a checkpoint did to a shard.
@@ -186,7 +186,7 @@ impl Shard {
     }
 
     /// Has a new index name `committed`, and provisional chunks, once all of that is on the device, and lets the file
-    /// grow by so many bytes of room before the new end; false if there is no room.
+    /// grow by this many bytes of room before the new end; false if there is no room.
     pub(super) fn renew_index(
         &self,
         mut committed: Vec<Option<(u64, u64)>>,
@@ -206,7 +206,7 @@ impl Shard {
         Ok(renewed)
     }
 
-    /// The index names `committed` from now on, of which so many `chunks` are in their slots.
+    /// The index names `committed` from now on, of which this many `chunks` are in their slots.
     fn note_renewed(&self, chunks: u64, committed: &Committed, open: &mut OpenIndex) {
         open.serial += 1;
         (open.chunks, open.provisional_serial) = (chunks, open.provisional.serial);

@@ -58,8 +58,8 @@ impl Shard {
         self.before_payload() + self.behind_pieces(size_of::<u32>())
     }
 
-    /// How much is written behind pieces that end with a checksum of so many bytes. Where the payload starts on a page,
-    /// the whole last page is the slot's own.
+    /// How much is written behind pieces that end with a checksum of this many bytes. Where the payload starts on a
+    /// page, the whole last page is the slot's own.
     fn behind_pieces(&self, checksum_bytes: usize) -> usize {
         let grain = if self.plan.shard.lead_bytes > 0 { PAGE } else { 1 };
         checksum_bytes.next_multiple_of(grain)

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Where older indexes can't be given back, a shard gets a new one for a single layer at the latest so many checkpoints
-/// after the last: a camera may have paused.
+/// Where older indexes can't be given back, a shard gets a new one for a single layer at the latest this many
+/// checkpoints after the last: a camera may have paused.
 const POSTPONED_MAX: u32 = 31;
 
 /// Offset and length by chunk; `None`: nothing is there.
@@ -35,7 +35,7 @@ pub(super) struct OpenIndex {
 }
 
 impl OpenIndex {
-    /// Of a new file of so many bytes.
+    /// Of a new file of this many bytes.
     pub(super) fn new(file_end: u64) -> Self {
         Self { file_end, tail: 1, ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl OpenIndex {
         self.retired.push_back((self.serial, range));
     }
 
-    /// Whether an index that names so many layers is worth its place.
+    /// Whether an index that names this many layers is worth its place.
     pub(super) fn is_due(&mut self, layers: u64, layers_a_growth: u64) -> bool {
         if !self.keeps_retired {
             return true;

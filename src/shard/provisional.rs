@@ -29,7 +29,7 @@ pub(crate) struct ProvisionalRoom {
 }
 
 impl Shard {
-    /// Room for provisional chunks of so many bytes in all, their headers included; `None` if there is none, or if no
+    /// Room for provisional chunks of this many bytes in all, their headers included; `None` if there is none, or if no
     /// index would name them before the close. `done`: as for [`checkpoint`](Self::checkpoint), of which this is one.
     pub(crate) fn provisional_room(&self, done: &[bool], bytes: u64) -> Result<Option<ProvisionalRoom>> {
         let mut open = self.open_index();

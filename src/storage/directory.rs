@@ -18,7 +18,7 @@ use crate::config::StorageKind;
 use crate::fs::system::{self, FileExt, FileSystem, is_no_room, is_unsupported};
 use crate::fs::{beneath, create_new, hidden};
 
-/// From so many files on, one sync of the file system costs less than one of each of them, and of their folders.
+/// From this many files on, one sync of the file system costs less than one of each of them, and of their folders.
 const MANY_FILES: usize = 32;
 
 /// Keys are paths below a folder.

@@ -33,7 +33,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// [`Blob::publish`].
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>>;
 
-    /// As [`create`](Self::create), for a file that will [grow](Blob::grow) by so many bytes at a time, again and
+    /// As [`create`](Self::create), for a file that will [grow](Blob::grow) by `growth` bytes at a time, again and
     /// again.
     fn create_growing(&self, key: &str, len: u64, growth: u64) -> io::Result<Box<dyn Blob>> {
         let _ = growth;

@@ -60,7 +60,7 @@ impl<T> Lanes<T> {
 }
 
 impl<T> Lane<T> {
-    /// A lane for so many things, with a number that no other has.
+    /// A lane for this many things, with a number that no other has.
     pub(crate) fn new(lanes: &Arc<Lanes<T>>, number: u32, capacity: usize) -> Self {
         Self { number, lanes: lanes.clone(), things: bounded(capacity), is_listed: AtomicBool::new(false) }
     }

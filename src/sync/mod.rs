@@ -165,7 +165,7 @@ mod loom {
             Self { doorbell: Doorbell::default(), done: UnsafeCell::new(0), wanted }
         }
 
-        /// Asks for one piece of work. Relaxed: the doorbell must make the wish visible to whoever works.
+        /// Asks for one piece of work. Relaxed: the doorbell must make the request visible to whoever works.
         fn want(&self, which: usize) {
             self.wanted[which].store(true, Ordering::Relaxed);
             self.doorbell.ring(|| self.serve());

@@ -126,7 +126,7 @@ mod loom {
     }
 
     impl Desk {
-        /// Relaxed: the relay must make the wish visible to whoever works.
+        /// Relaxed: the relay must make the request visible to whoever works.
         fn want(&self, which: usize) {
             self.wanted[which].store(true, Ordering::Relaxed);
             if self.relay.ring(|| self.do_one()) {

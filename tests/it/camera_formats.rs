@@ -76,7 +76,8 @@ struct Camera {
     bits: u32,
     unused_low_bits: u32,
     orientation: Orientation,
-    /// Rows that begin with bytes of their own, so many bytes further apart than they are long, behind so many others.
+    /// Rows that begin with bytes of their own, this many bytes further apart than they are long, behind this many
+    /// others.
     apart: Option<(usize, usize)>,
 }
 

@@ -75,8 +75,8 @@ fn without_sync_nothing_is_called_durable() {
     assert_eq!((summary.frames_written, summary.frames_durable), (6, 0));
 }
 
-/// Commits three frames, waits until they are durable, and then lets `calls` fail so many `times` for the first shard;
-/// returns what the run ended with, how often there was such a call from then on, and what the storage holds.
+/// Commits three frames, waits until they are durable, and then lets `calls` fail this many `times` for the first
+/// shard; returns what the run ended with, how often there was such a call from then on, and what the storage holds.
 fn failing_after_three_durable(
     index_location: IndexLocation,
     calls: &'static [Call],

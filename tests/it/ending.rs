@@ -413,7 +413,7 @@ fn all_frames_of_a_bounded_run_may_come_in_any_order_if_they_fit_the_ring() {
 #[test]
 fn shards_of_unequal_length_may_all_be_open() {
     within(60, || {
-        // Blocks of 8 frames and of 1 take turns, so a window of so many frames touches twice as many shards.
+        // Blocks of 8 frames and of 1 take turns, so a window of this many frames touches twice as many shards.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.zarr");
         let dims = vec![Dim::time(None).chunk(1).shard(1), Dim::z(9).chunk(1).shard(8), Dim::y(16), Dim::x(16)];

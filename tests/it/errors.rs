@@ -332,7 +332,7 @@ fn paths_that_can_not_be_used() {
     for overwrite in [false, true] {
         let config = || Config { overwrite, ..tiny(None, 8) };
         let error = refused(folder.path(), "file", config());
-        assert!(matches!(&error, Error::Format { path, .. } if *path == file), "{error:?}");
+        assert!(matches!(&error, Error::Conflict { path, .. } if *path == file), "{error:?}");
         assert!(error.to_string().contains("is a file"), "{error}");
 
         // Nobody can create files here, not even root.
@@ -342,7 +342,7 @@ fn paths_that_can_not_be_used() {
         std::fs::create_dir_all(folder.path().join("photos")).unwrap();
         std::fs::write(folder.path().join("photos/cat.jpg"), "meow").unwrap();
         let error = refused(folder.path(), "photos", config());
-        assert!(matches!(&error, Error::Format { path, .. } if path.ends_with("photos")), "{error:?}");
+        assert!(matches!(&error, Error::Conflict { path, .. } if path.ends_with("photos")), "{error:?}");
         assert!(error.to_string().contains("not a dataset"), "{error}");
     }
 }

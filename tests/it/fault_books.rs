@@ -1,7 +1,7 @@
 //! Each call of a storage fails in turn, once and for good, in several dialects: what is left is recovered, and then
 //! the pixels, the records, what is listed as missing and what a check finds agree.
 //!
-//! `SHARDWRIGHT_FAULT_STEP` says that one of so many calls fails; without it, one of seven, and with 1, each.
+//! `SHARDWRIGHT_FAULT_STEP` says that one of this many calls fails; without it, one of seven, and with 1, each.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -35,7 +35,7 @@ fn one(pixels: &[u16], method: PyramidMethod) -> u16 {
     }
 }
 
-/// A plane at half the size in the directions that are wished for.
+/// A plane at half the size in the directions that are asked for.
 fn halved((pixels, [rows, columns]): &Plane, wish: &Downsampling) -> Plane {
     let step = |is_halved: bool| if is_halved { 2 } else { 1 };
     let [down, right] = [step(wish.y), step(wish.x)];
@@ -52,7 +52,7 @@ fn halved((pixels, [rows, columns]): &Plane, wish: &Downsampling) -> Plane {
     (out, shape)
 }
 
-/// The frames of an array, one after another; of the slowest dimension, so many places.
+/// The frames of an array, one after another; of the slowest dimension, this many places.
 fn frames(array: &Array, places: u64) -> Vec<Plane> {
     let [.., rows, columns] = array.shape()[..] else { panic!("an image") };
     let mut shape = array.shape().to_vec();
@@ -81,7 +81,7 @@ pub(crate) fn compare(image: &Path, wish: &Downsampling, whole: bool) -> usize {
     compare_places(image, wish, whole, u64::MAX)
 }
 
-/// As [`compare`], of so many places of the slowest dimension: an array may be declared for far more than came.
+/// As [`compare`], of this many places of the slowest dimension: an array may be declared for far more than came.
 pub(crate) fn compare_places(image: &Path, wish: &Downsampling, whole: bool, places: u64) -> usize {
     let paths = paths(image);
     let finest = Array::open(image.join(&paths[0])).unwrap();

@@ -174,10 +174,10 @@ struct Camera {
     loans: Vec<FrameMut>,
     loans_max: usize,
     numbers: Vec<u64>,
-    /// So many numbers may wait.
+    /// This many numbers may wait.
     swaps: u64,
     gap_one_in: u64,
-    /// It keeps so many buffers, and hands one on only when it has got another.
+    /// It keeps this many buffers, and hands one on only when it has got another.
     queue: Option<usize>,
 }
 
@@ -280,7 +280,7 @@ impl Camera {
     }
 }
 
-/// One run of so many steps; returns how many calls it made.
+/// One run of this many steps; returns how many calls it made.
 fn run(seed: u64, steps: u64) -> u64 {
     let mut random = Random::new(seed);
     let mut config = config(&mut random);

@@ -18,6 +18,7 @@ mod dialects_offline;
 mod disk;
 mod doors;
 mod ending;
+mod error_kinds;
 mod errors;
 mod events;
 mod examples;

@@ -121,8 +121,8 @@ fn what_can_t_be_is_refused() {
     let taken = folder.path().join("taken");
     fs::create_dir(&taken).unwrap();
     fs::write(taken.join("thesis.tex"), "x").unwrap();
-    assert!(matches!(write(taken.clone(), defaults()), Error::Format { .. }));
-    assert!(matches!(write(taken.clone(), ManifestOptions { overwrite: true, ..defaults() }), Error::Format { .. }));
+    assert!(matches!(write(taken.clone(), defaults()), Error::Conflict { .. }));
+    assert!(matches!(write(taken.clone(), ManifestOptions { overwrite: true, ..defaults() }), Error::Conflict { .. }));
     assert!(taken.join("thesis.tex").exists());
 
     // A damaged index would leave chunks out of the manifest without a word.
@@ -261,9 +261,9 @@ fn a_manifest_that_can_t_be_is_refused_before_the_run() {
     assert!(one.contains("as a whole"), "{one}");
     let out = manifest_path(&path);
     fs::create_dir(&out).unwrap();
-    assert!(matches!(refused(wished.clone()), Error::Format { .. }));
+    assert!(matches!(refused(wished.clone()), Error::Conflict { .. }));
     fs::write(out.join("thesis.tex"), "x").unwrap();
-    assert!(matches!(refused(Config { overwrite: true, ..wished }), Error::Format { .. }));
+    assert!(matches!(refused(Config { overwrite: true, ..wished }), Error::Conflict { .. }));
     assert!(out.join("thesis.tex").exists());
 }
 

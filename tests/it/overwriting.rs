@@ -31,7 +31,7 @@ fn a_path_through_a_file_is_refused() {
     for below in ["below", "below/more", "below.ozx"] {
         let path = file.join(below);
         let error = Acquisition::create(&path, config()).unwrap_err();
-        assert!(matches!(&error, Error::Format { path, .. } if *path == file), "{error:?}");
+        assert!(matches!(&error, Error::Conflict { path, .. } if *path == file), "{error:?}");
         let expected = format!("{}: is a file, so there can't be {} in it", file.display(), path.display());
         assert_eq!(error.to_string(), expected);
     }
@@ -156,7 +156,7 @@ fn two_who_overwrite_do_not_move_each_others_run_aside() {
         let (running, refused): (Vec<_>, Vec<_>) = runs.into_iter().partition(Result::is_ok);
         assert_eq!(running.len(), 1, "one of them: {refused:?}");
         for error in refused.into_iter().filter_map(Result::err) {
-            assert!(matches!(error, Error::Locked { .. } | Error::Io { .. } | Error::Format { .. }), "{error}");
+            assert!(matches!(error, Error::Locked { .. } | Error::Io { .. } | Error::Conflict { .. }), "{error}");
         }
         for run in running.into_iter().flatten() {
             let _ = run.append(&frame(0, 256)).unwrap();

@@ -13,7 +13,7 @@ fn run(config: Config) -> (Arc<Memory>, Acquisition) {
     (memory, acquisition)
 }
 
-/// Waits until the workers are done with so many frames.
+/// Waits until the workers are done with this many frames.
 fn written(acquisition: &Acquisition, frames: u64) {
     while acquisition.stats().frames_written < frames {
         std::thread::yield_now();

@@ -52,7 +52,7 @@ def test_a_dataset_whose_writer_was_killed_is_refused_until_it_is_recovered(came
     for path in [run, run / "0"]:
         assert "its writer did not finish" in refused(path) and "recover it first" in refused(path)
     said = json.loads(tool("replay", run, tmp_path / "copy.zarr", "--json", code=3).splitlines()[0])["error"]
-    assert said["kind"] == "damaged" and said["exit_code"] == 3 and "recover it first" in said["message"]
+    assert said["kind"] == "unfinished" and said["exit_code"] == 3 and "recover it first" in said["message"]
     # Nor is there a copy, which nothing could recover.
     assert "recover it first" in tool("repack", run, tmp_path / "copy.zarr", code=3)
     assert not (tmp_path / "copy.zarr").exists()

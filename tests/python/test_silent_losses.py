@@ -118,7 +118,7 @@ def test_what_can_t_be_copied_is_told(told, tmp_path):
     for out, options in cases.items():
         assert said | {inner} <= set(told("repack", path, tmp_path / out, *options)["notes"]), out
         assert not [found for found in (tmp_path / out).rglob("*") if found.name in ("pipe", "socket")]
-    # In place, nothing is lost but in the folders of arrays that are made anew.
+    # In place, nothing is lost but in the folders of arrays that are made again.
     notes = told("repack", path, "--codec", "gzip")["notes"]
     assert inner in notes and not said & set(notes)
     assert (path / "pipe").exists() and (path / "notes" / "socket").exists()

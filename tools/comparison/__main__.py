@@ -25,7 +25,7 @@ from records import Records
 from rivals import COMMITS_IN_FLIGHT, RIVALS
 
 HOME = programs.ROOT / "target" / "comparison"
-# A writer that is so much slower than the fastest is not waited for in every round.
+# A writer that is this much slower than the fastest is not waited for in every round.
 SLOW_FACTOR, SLOW_ROUNDS = 4, 2
 # A rival that failed so often in a case is not tried again in this run.
 FAILURES_MAX = 2

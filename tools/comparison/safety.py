@@ -88,7 +88,7 @@ class Observed:
         self.process.kill()
 
     def until(self, delivered):
-        """Reads until it has had so many frames, or to its end."""
+        """Reads until `delivered` frames have come, or to its end."""
         for line in self.process.stdout:
             self.hear(line.split())
             if self.delivered >= delivered:

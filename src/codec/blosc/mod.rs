@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A block is shuffled by itself. It consists of one piece, or of as many as an element has bytes where blocks are
-//! split (never the last block, when it is shorter). A piece is its length as an i32 and so many bytes; a length equal
-//! to that of the raw piece says that the piece is stored. All numbers are little-endian. (c-blosc 1.21,
+//! split (never the last block, when it is shorter). A piece is its length as an i32 and this many bytes; a length
+//! equal to that of the raw piece says that the piece is stored. All numbers are little-endian. (c-blosc 1.21,
 //! README_CHUNK_FORMAT.)
 //!
 //! c-blosc could write these as well, but a default build of it shuffles with SSE2 only, takes memory for each call,

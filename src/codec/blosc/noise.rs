@@ -20,7 +20,7 @@ const BLOCK_BYTES: usize = 16 << 10;
 const TRIALS: usize = 2;
 /// The most bytes that are tried.
 const TRIAL_BYTES: usize = 4 << 10;
-/// One byte in so many is tried, where that is less.
+/// One byte in this many is tried, where that is less.
 const TRIAL_SHARE: usize = 64;
 /// Fewer tell nothing.
 const TRIAL_BYTES_MIN: usize = 512;

@@ -20,7 +20,7 @@ const PLANE_BYTES: usize = 64 << 10;
 /// In how many places of a tile the writer is compared with a match finder: at the start, and halfway.
 const TRIALS: usize = 2;
 
-/// Of so many bytes that a match finder makes of single bits, whole bytes must save one to be taken instead: it is
+/// Of this many bytes that a match finder makes of single bits, whole bytes must save one to be taken instead: it is
 /// slower on them.
 const WORTH_WHOLE_BYTES: usize = 16;
 

@@ -28,7 +28,7 @@ use self::prefetch::PrefetchList;
 const MIN_MATCH: usize = 4;
 /// The greatest distance that the format holds.
 const MAX_DISTANCE: usize = 65_535;
-/// So many literals are copied at once, whatever their number.
+/// This many literals are copied at once, whatever their number.
 const WILD: usize = 32;
 /// From this excess over the token's least value on, a length takes more than one byte beyond the token.
 const LONG: usize = 15 + 255;
@@ -53,7 +53,7 @@ impl Runs {
         self.prefetched.look_at(show);
     }
 
-    /// The most bytes that so many can become, and what short copies may write beyond.
+    /// The most bytes that this many can become, and what short copies may write beyond.
     pub(crate) fn bound(block_bytes: usize) -> usize {
         block_bytes + block_bytes / 255 + 16 + 2 * WILD + 2
     }

@@ -124,7 +124,7 @@ pub(super) fn describe(log: u32, shares: &[i8], target: &mut [u8]) -> Option<usi
     while left > 0 {
         let share = shares[symbol];
         // One number more than there are shares left can stand here, since 0 stands for "less than one". As far as that
-        // leaves numbers of so many bits unused, the lowest ones take one bit less.
+        // leaves numbers of this many bits unused, the lowest ones take one bit less.
         let width = (left + 1).ilog2() + 1;
         let (short, value) = ((1 << width) - 1 - (left + 1), (i32::from(share) + 1) as u32);
         match value {

@@ -5,9 +5,9 @@ use super::writer::{PLANES_MAX, Writer};
 
 /// With smaller tiles, to try takes longer than a match finder takes for all, which then has what may repeat.
 pub(in crate::codec) const WORTH_TRYING_BYTES: usize = 96 << 10;
-/// Of so many bytes of ours, a match finder must save one to be worth its time.
+/// Of this many bytes of ours, a match finder must save one to be worth its time.
 const WORTH_SEARCHING: usize = 40;
-/// If what is left to the match finder takes all but one in so many of our bytes, it shall have the rest as well.
+/// If what is left to the match finder takes all but one in this many of our bytes, it shall have the rest as well.
 const WORTH_SHARING: usize = 4;
 
 impl Writer {

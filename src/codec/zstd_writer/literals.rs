@@ -15,7 +15,7 @@ pub(super) const HEADERS_BYTES_MAX: usize = 5 + JUMP_BYTES + 1 + STREAMS;
 /// More are always cut into [`STREAMS`].
 pub(super) const SINGLE_STREAM_MAX: usize = 255;
 
-/// The streams that so many bytes are cut into.
+/// The streams that this many bytes are cut into.
 pub(super) fn cut(literals: &[u8]) -> impl ExactSizeIterator<Item = &[u8]> {
     let streams = if literals.len() > SINGLE_STREAM_MAX { STREAMS } else { 1 };
     literals.chunks(literals.len().div_ceil(streams).max(1))

@@ -13,9 +13,9 @@ const TRIAL_LEVEL: i32 = 1;
 /// Words that repeat are looked for before anything is compressed. Six bytes of noise are hardly ever the same.
 const WORD: usize = 6;
 const TABLE_LOG: u32 = 11;
-/// With fewer repeats than one in so many places, there is nothing to find.
+/// With fewer repeats than one in this many places, there is nothing to find.
 const PLACES_A_REPEAT: usize = 32;
-/// With fewer changes than one in so many bytes, there is nothing to save.
+/// With fewer changes than one in this many bytes, there is nothing to save.
 const BYTES_A_CHANGE: usize = 64;
 
 /// What is to be left to a match finder.
@@ -38,7 +38,7 @@ pub(super) struct MatchFinder {
 }
 
 impl MatchFinder {
-    /// To compress pieces of at most so many bytes at a level of libzstd.
+    /// To compress pieces of at most this many bytes at a level of libzstd.
     pub(super) fn new(level: i32, most_bytes: usize) -> Result<Self> {
         let room_bytes = Compressor::bound(most_bytes.max(SAMPLE_BYTES));
         Ok(Self {

@@ -16,7 +16,7 @@ pub(super) const DESCRIPTION_BYTES_MAX: usize = 1 + 127;
 const TABLE_LOG: u32 = 6;
 /// Above it, the first byte says how many weights follow as they are.
 const DIRECT_BASE: usize = 127;
-/// So many weights can be written as they are.
+/// This many weights can be written as they are.
 const DIRECT_WEIGHTS_MAX: usize = 128;
 /// A first byte below this is the length of compressed weights.
 const COMPRESSED_BYTES_MAX: usize = 127;

@@ -27,7 +27,7 @@ impl Width {
     }
 }
 
-/// Of so many bytes, one may lie outside of a narrow window. Each of these costs a longer look-up of all that are
+/// Of this many bytes, one may lie outside of a narrow window. Each of these costs a longer look-up of all that are
 /// looked up with it, and a wrong guess of the processor.
 const OUTSIDE: u32 = 64;
 /// All bytes, in units of the longest code.
@@ -62,7 +62,7 @@ fn best(lengths: &Lengths, width: Width) -> (Window, u32) {
 mod tests {
     use super::*;
 
-    /// A complete code whose bytes from `first` on have so many bits.
+    /// A complete code whose bytes from `first` on have this many bits.
     fn lengths(first: usize, bits: &[u8]) -> Lengths {
         let mut lengths = [0; 256];
         lengths[first..first + bits.len()].copy_from_slice(bits);

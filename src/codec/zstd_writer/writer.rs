@@ -14,13 +14,13 @@ use crate::error::Result;
 pub(super) const PLANES_MAX: usize = 8;
 /// Bytes of a plane that are judged, and counted, together: two blocks.
 const GROUP_BYTES: usize = BLOCK_BYTES_MAX;
-/// From so many bytes on, a group becomes two blocks, whose streams are packed at once.
+/// From this many bytes on, a group becomes two blocks, whose streams are packed at once.
 const TWO_BLOCKS_BYTES: usize = 8192;
 /// Runs shorter than this stay literals: a sequence takes some 20 bits.
 const RUN_MIN: usize = 24;
-/// With more changes than one in so many bytes, runs are too short to pay.
+/// With more changes than one in this many bytes, runs are too short to pay.
 const BYTES_A_CHANGE_MIN: usize = 12;
-/// A group that begins with so many bytes of which one in so many changes is not looked at further for runs.
+/// A group that begins with this many bytes of which one in this many changes is not looked at further for runs.
 const MANY_CHANGES_BYTES: usize = 1024;
 const MANY_CHANGES: usize = 2;
 /// Of this many bytes, a code must save one to be worth its time, and the reader's.

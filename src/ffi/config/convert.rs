@@ -66,14 +66,14 @@ pub(in crate::ffi) unsafe fn known(config: *const sw_config) -> Outcome<sw_confi
     unsafe { read(config, defaults()) }
 }
 
-/// What the caller wishes for, and in whose words. Whether it can work is the plan's business.
+/// What the caller asks for, and in whose words. Whether it can work is the plan's business.
 #[derive(Debug)]
 pub(in crate::ffi) struct Wish {
     pub(in crate::ffi) config: Config,
     pub(in crate::ffi) spelling: Spelling,
 }
 
-/// The wish that a struct holds, or the document that it names.
+/// The configuration that a struct holds, or the document that it names.
 ///
 /// # Safety
 /// `config` and all that it points to must be good for reads, unless null or misaligned.

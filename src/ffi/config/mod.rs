@@ -155,7 +155,7 @@ pub const SW_RING_FULL_DROP_NEWEST: sw_ring_full = 1;
 /// It returns SW_RING_FULL. The configured limit is 0.
 pub const SW_RING_FULL_ERROR: sw_ring_full = 2;
 
-/// In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the wished
+/// In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the chosen
 /// ones.
 pub type sw_manifest = u32;
 /// Zarr v3 documents with the storage transformer chunk-manifest-json, each with a manifest.json beside it.
@@ -317,7 +317,7 @@ pub struct sw_record_field {
     pub reserved: u32,
 }
 
-/// What arrives, how it is stored, with which means.
+/// What arrives, how it is stored, and with which resources.
 ///
 /// sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
 /// all pointers need to be good only during the call. Flags are 0 or 1.
@@ -453,10 +453,10 @@ pub struct sw_config {
     /// SW_PIXELS_PLAIN become SW_U16. Default SW_PIXELS_PLAIN.
     pub pixel_format: sw_pixel_format,
     /// How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
-    /// Pixels are shifted down by so many. Only of SW_U16, with SW_PIXELS_PLAIN or SW_PIXELS_BIG_ENDIAN. Default 0.
+    /// Pixels are shifted down by that many. Only of SW_U16, with SW_PIXELS_PLAIN or SW_PIXELS_BIG_ENDIAN. Default 0.
     pub unused_low_bits: u32,
     /// How frames are turned and flipped on their way into the array, whose rows and columns `dims` has: the sum of
-    /// what is wished, done in the order of the constants. Default 0: not at all.
+    /// what is chosen, done in the order of the constants. Default 0: not at all.
     pub orientation: sw_orientation,
     /// The version of OME-Zarr's metadata; all images of a dataset have the same. Other than 0.5 only of
     /// SW_DIALECT_ZARR3. Default SW_OME_0_5.
@@ -464,8 +464,8 @@ pub struct sw_config {
     /// Levels that are written while frames come, each half as large as the one before, with rings that take a third
     /// more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     pub pyramid: sw_pyramid,
-    /// So many levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most. This
-    /// and the next two only with a `pyramid`.
+    /// The number of levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most.
+    /// This and the next two only with a `pyramid`.
     pub pyramid_levels: u32,
     /// What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
     pub pyramid_keep: sw_keep,
@@ -476,7 +476,7 @@ pub struct sw_config {
     /// Where the image stands in the hierarchy at sw_create's path: `raw/camera-1`. Default null: it is at the path.
     pub key: *const c_char,
     /// Of a label image, what its integers stand for, as JSON: {"colors": [{"value": 1, "rgba": [255, 0, 0, 128]}],
-    /// "properties": [{"value": 1, "properties": {"class": "nucleus"}}]}, each of both if wished. UTF-8. Default null:
+    /// "properties": [{"value": 1, "properties": {"class": "nucleus"}}]}, each of both optional. UTF-8. Default null:
     /// nothing is said. Such an image is named IMAGE/labels/NAME in sw_dataset_acquisition.
     pub label: *const c_char,
 }

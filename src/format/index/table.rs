@@ -32,7 +32,7 @@ pub(crate) struct TableLayout {
 }
 
 impl TableLayout {
-    /// `None`: a table for so many chunks is larger than any shard's should be.
+    /// `None`: a table for this many chunks is larger than any shard's should be.
     pub(crate) fn new(chunks: u64, location: IndexLocation, checksum: bool) -> Option<Self> {
         (chunks <= CHUNKS_MAX).then_some(Self { chunks, location, checksum, big_endian: false })
     }

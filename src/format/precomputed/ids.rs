@@ -16,7 +16,7 @@ pub(crate) struct ChunkIds {
 }
 
 impl ChunkIds {
-    /// The ids of a grid of so many chunks in x, y, z; `None` where 64 bits don't suffice.
+    /// The ids of a grid of this many chunks in x, y, z; `None` where 64 bits don't suffice.
     pub(crate) fn new(grid: [u64; 3]) -> Option<Self> {
         let bits = grid.map(|chunks| u64::BITS - chunks.saturating_sub(1).leading_zeros());
         (bits.iter().sum::<u32>() <= u64::BITS).then_some(Self { bits })

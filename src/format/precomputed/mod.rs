@@ -41,6 +41,8 @@ pub(crate) use volume::{Shards, Volume, chunk_ids};
 
 /// The document of a volume.
 pub(crate) const DOCUMENT: &str = "info";
+/// Cloud-volume's file beside it, which says who made the volume.
+pub(crate) const PROVENANCE: &str = "provenance";
 
 const TYPE: &str = "neuroglancer_multiscale_volume";
 const SHARDED: &str = "neuroglancer_uint64_sharded_v1";

@@ -47,8 +47,8 @@ pub(crate) struct Shards {
     pub(crate) in_box: Option<[u64; 3]>,
 }
 
-/// The ids of the chunks of a volume of so many in x, y, z; `None` where 64 bits don't suffice. Of one without an end,
-/// the ids of chunks that are there say the same at any depth, and those to come have some.
+/// The ids of the chunks of a volume of these many in x, y, z; `None` where 64 bits don't suffice. Of one without an
+/// end, the ids of chunks that are there say the same at any depth, and those to come have some.
 pub(crate) fn chunk_ids([x, y, z]: [u64; 3], unbounded: bool) -> Option<ChunkIds> {
     if !unbounded {
         return ChunkIds::new([x, y, z]);
@@ -281,7 +281,7 @@ impl Volume {
         (stored != whole || !in_order).then_some(Expansion { stored, strides })
     }
 
-    /// Planes in the chunk of so many bytes at a place in the grid, of which only the last may be cut off.
+    /// Planes in the chunk of this many bytes at a place in the grid, of which only the last may be cut off.
     pub(crate) fn planes(
         &self,
         bytes: u64,

@@ -35,7 +35,7 @@ const fn product(one: u32, mut other: u32) -> u32 {
     sum
 }
 
-/// `crc` times x^8 for each of so many bytes.
+/// `crc` times x^8 for each of this many bytes.
 fn moved(crc: u32, bytes: u64) -> u32 {
     let (mut moved, mut rest, mut power) = (crc, bytes, 3);
     while rest != 0 {
@@ -63,7 +63,7 @@ pub(crate) fn join(first: u32, second: u32, second_bytes: u64) -> u32 {
     moved(first, second_bytes) ^ second
 }
 
-/// That of what has the CRC-32 `crc`, with so many zeros behind it.
+/// That of what has the CRC-32 `crc`, with this many zeros behind it.
 pub(crate) fn append_zeros(crc: u32, zeros: u64) -> u32 {
     moved(crc ^ MASK, zeros) ^ MASK
 }

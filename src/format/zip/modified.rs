@@ -19,7 +19,7 @@ impl Modified {
         Self::at(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
     }
 
-    /// So many seconds after 1970 began.
+    /// This many seconds after 1970 began.
     fn at(seconds: u64) -> Self {
         let Some(mut days) = (seconds / DAY).checked_sub(DAYS_BEFORE) else {
             return Self { time: 0, date: 1 << 5 | 1 };

@@ -23,7 +23,7 @@ pub(crate) struct ChunkDecoder {
 }
 
 enum ElementUnpacker {
-    /// Numbers of so many bytes are turned round; 1: none.
+    /// Numbers of this many bytes are turned round; 1: none.
     Elements {
         decoder: Decoder,
         turned_bytes: usize,

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::format::manifest::ChunkReference;
@@ -185,7 +185,7 @@ impl ChunkManifest {
              follow_manifests_anywhere)",
             root.parent().unwrap_or(root).display()
         );
-        Err(Error::format(&self.folder, Refusal::Unsupported(reason)))
+        Err(Error::unsupported(&self.folder, reason))
     }
 
     /// The file that holds the chunk at a position, and the chunk's range in it; `None` for a chunk that was never

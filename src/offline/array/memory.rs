@@ -2,12 +2,12 @@
 
 use crate::fs::system::available_bytes;
 
-/// Chunks that threads decode at the same time have at most so many bytes, or there is one thread.
+/// Chunks that threads decode at the same time have at most this many bytes, or there is one thread.
 const DECODED_BYTES_MAX: usize = 256 << 20;
 /// Smaller ones are had without asking.
 const LARGE_BYTES: usize = 64 << 20;
 
-/// Runs `work` on so many threads that their chunks, of `chunk_bytes` each, don't take more memory together than they
+/// Runs `work` on this many threads that their chunks, of `chunk_bytes` each, don't take more memory together than they
 /// may.
 pub(crate) fn on_fitting_threads<T: Send>(chunk_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
     let fitting = (DECODED_BYTES_MAX / chunk_bytes.max(1)).max(1);
@@ -20,7 +20,7 @@ pub(crate) fn on_fitting_threads<T: Send>(chunk_bytes: usize, work: impl FnOnce(
     }
 }
 
-/// Makes `room` so many bytes long.
+/// Makes `room` this many bytes long.
 ///
 /// # Errors
 ///

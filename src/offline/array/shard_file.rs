@@ -13,7 +13,7 @@ use crate::fs::look::{self, OpenFile};
 use crate::fs::system::{self, FileExt};
 use crate::offline::array::memory;
 
-/// So much of a hole is read like anything else.
+/// This much of a hole is read like anything else.
 const SPARSE_BYTES: u64 = 4 << 30;
 
 /// An open file and its length when it was opened.

@@ -126,7 +126,7 @@ impl CentralMetadata {
 
     /// Cloud-volume's file beside a volume, which says who made it.
     pub(super) fn provenance(&self) -> Option<PathBuf> {
-        self.info.is_some().then(|| self.root.join("provenance"))
+        self.info.is_some().then(|| self.root.join(precomputed::PROVENANCE))
     }
 
     /// The folders below the root that the central's own files stand in.

@@ -2,7 +2,9 @@
 //! neither.
 //!
 //! One walk serves all: who reads asks for the [nodes](walk::nodes), those among them that can't be read too; who
-//! checks or repairs asks for the [whole tree](walk::Tree).
+//! checks or repairs asks for the [whole tree](walk::Tree). A precomputed volume in a folder below another dataset is
+//! none of its nodes for anybody, as no reader of Zarr takes it for one: it is a dataset of its own, opened by its own
+//! path.
 
 pub(crate) mod central;
 mod node;
@@ -17,7 +19,7 @@ use serde_json::Value;
 
 use crate::error::Result;
 use crate::format::node::{NodeFormat, OF_NODES};
-use crate::format::{precomputed, provenance, zarr2, zarr3};
+use crate::format::{provenance, zarr2, zarr3};
 use crate::fs::{document, look};
 
 /// A tree of more levels, or of more nodes, is none that is looked at as a whole.
@@ -81,7 +83,7 @@ pub(crate) fn has_node(path: &Path) -> bool {
 /// Whether a link leads to a folder with documents of a node. None is read: it may be anybody's.
 pub(crate) fn leads_to_documents(link: &Path) -> bool {
     let has = |name: &str| link.join(name).symlink_metadata().is_ok();
-    OF_NODES.into_iter().chain([precomputed::DOCUMENT]).any(has)
+    OF_NODES.into_iter().any(has)
 }
 
 /// What the group at `path` says of OME-Zarr, which in Zarr v2 stands among all its attributes.

@@ -58,8 +58,7 @@ pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
     nodes_for(root, WalkPurpose::Nodes)
 }
 
-/// The same of a folder that need not be a dataset itself, nor one that can be understood; and of volumes in it, which
-/// are datasets of their own.
+/// The same of a folder that need not be a dataset itself, nor one that can be understood.
 pub(crate) fn all_nodes(root: &Path) -> Result<Vec<Node>> {
     nodes_for(root, WalkPurpose::Folder)
 }
@@ -126,6 +125,11 @@ impl Tree {
     }
 }
 
+/// Whether a folder below the root is a node of the dataset.
+fn is_node(path: &Path) -> Result<bool> {
+    Ok((!path.is_symlink() || leads_to_documents(path)) && has_document(path)?)
+}
+
 /// Whether something stands where a document would.
 ///
 /// # Errors
@@ -145,7 +149,7 @@ fn has_document(path: &Path) -> Result<bool> {
 enum WalkPurpose {
     /// Nodes alone.
     Nodes,
-    /// The same below a folder that is perhaps none, with volumes that lie in it.
+    /// The same below a folder that is perhaps none.
     Folder,
     /// Everything, also behind what is broken.
     Tree,
@@ -182,12 +186,13 @@ impl Walk {
         links::enter(root);
         let (visited, entries, links, tree) = Default::default();
         let mut walk = Self { purpose, visited, entries, links, searched: 0, tree };
-        if purpose == WalkPurpose::Folder && !walk.is_node(root)? {
+        let has_documents = is_node(root)?;
+        if purpose == WalkPurpose::Folder && !has_documents && CentralMetadata::at(root)?.is_none() {
             walk.visited.enter(root, 0)?;
             walk.children(root, "", 0, &Beside::Group)?;
         } else {
             // The reader's own words for what is there instead of a document.
-            let elsewhere = if walk.is_node(root)? { None } else { Array::open_exactly(root)? };
+            let elsewhere = if has_documents { None } else { Array::open_exactly(root)? };
             match elsewhere {
                 Some(array) => walk.array(array, "", 0)?,
                 None => walk.node(root, "", 0)?,
@@ -200,14 +205,6 @@ impl Walk {
             }
         }
         Ok(walk)
-    }
-
-    /// Whether a folder is a node that the walk is to find.
-    fn is_node(&self, path: &Path) -> Result<bool> {
-        if path.is_symlink() && !leads_to_documents(path) {
-            return Ok(false);
-        }
-        Ok(has_document(path)? || (self.purpose == WalkPurpose::Folder && CentralMetadata::at(path)?.is_some()))
     }
 
     fn add(&mut self, entry: FolderEntry) -> Result<()> {
@@ -351,7 +348,7 @@ impl Walk {
             let Some(is_dir) = self.is_folder(&child, &below(name, &last))? else { continue };
             if is_dir && !os::is_work(&last) {
                 let node = below(name, &last);
-                match self.is_node(&child) {
+                match is_node(&child) {
                     Ok(false)
                         if matches!(beside, Beside::Group) && self.is_implicit_group(&child, &node, depth + 1)? =>
                     {

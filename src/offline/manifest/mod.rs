@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::{Compressor, ManifestForm};
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::consolidated;
 use crate::format::index::Range;
 use crate::format::provenance::ProvenanceMut;
@@ -66,7 +66,7 @@ pub struct ManifestOptions {
     /// In which forms. None is as good as all. With [`ManifestForm::Inlined`] alone, arrays of up to 65536 chunks have
     /// their manifest in their document.
     pub forms: Vec<ManifestForm>,
-    /// Arrays of at most so many chunks have their manifest in their document, where both forms of manifests are
+    /// Arrays of at most this many chunks have their manifest in their document, where both forms of manifests are
     /// written.
     pub inline_chunks: u64,
     /// The Zarr version of the documents in `kerchunk.json`: 2, which every reader of such files opens, or 3.
@@ -151,8 +151,8 @@ impl WriteManifest {
     /// # Errors
     ///
     /// [`Error::Config`] for a prefix or a Zarr version that can't be used, and for an `out` in a dataset;
-    /// [`Error::Exists`] when `out` is there;
-    /// [`Error::Format`] when `out` is something else than manifests; [`Error::Locked`] while a writer is at work.
+    /// [`Error::Exists`] when `out` is there; [`Error::Conflict`] when `out` is something else than manifests;
+    /// [`Error::Locked`] while a writer is at work.
     pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         Lock::look_around(dataset.as_ref())?;
         Lock::look_below(dataset.as_ref())?;
@@ -188,7 +188,7 @@ impl WriteManifest {
         if let Some((volume, _)) = arrays.clone().find(|(_, array)| !rules(array.layout().dialect).manifests) {
             let reason =
                 "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
-            return Err(Error::format(&volume.path, Refusal::Unsupported(reason.to_owned())));
+            return Err(Error::unsupported(&volume.path, reason));
         }
         if arrays.clone().next().is_none() {
             let unread = nodes.iter().find_map(walk::Node::unreadable).cloned();
@@ -244,7 +244,7 @@ pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
         return Ok(());
     }
     if !holds_manifests(out)? {
-        return Err(Error::format(
+        return Err(Error::conflict(
             out,
             "holds no manifests, or other things beside them, so it is never replaced: choose another path",
         ));
@@ -313,7 +313,7 @@ fn write_folder(
     }
     if summary.arrays == 0 {
         let reason = format!("no array of it can be described so: {}", summary.notes.join("; "));
-        return Err(Error::format(urls.root, Refusal::Unsupported(reason)));
+        return Err(Error::unsupported(urls.root, reason));
     }
     Ok(summary)
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::options::{PyramidLevel, PyramidOptions};
 use crate::config::DimKind;
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
 use crate::format::keys::is_below;
-use crate::format::{Metadata, zarr3};
+use crate::format::{Metadata, precomputed, zarr3};
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
@@ -121,7 +121,7 @@ impl MultiscaleImage {
         }
         let unplaced = |reason: String| {
             let reason = format!("its {reason}; levels are made where a scale and a translation of each axis place it");
-            Error::format(root, Refusal::Unsupported(reason))
+            Error::unsupported(root, reason)
         };
         let (grid, beyond) = image.place_in_two(level).map_err(unplaced)?;
         let scale = grid.then(&beyond).scale;
@@ -156,7 +156,7 @@ impl MultiscaleImage {
 /// An array like the finest one, but of another shape: what it is, and its document.
 fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
     let file = finest.document();
-    let Some(mut document) = document::read(file)? else { return Err(Error::format(file, "has gone")) };
+    let Some(mut document) = document::read(file)? else { return Err(Error::conflict(file, "has gone")) };
     let old = finest.metadata();
     let chain = match old.chain.is_plain() {
         true => old.chain.clone(),
@@ -202,13 +202,13 @@ pub(super) fn group(path: &Path) -> Result<Value> {
             Err(Error::not_found(path, "is an array; name the image whose level it is, or is to be"))
         }
         None if path.is_file() => Err(Error::not_found(path, "is a file; expected the directory of an image")),
-        None if !has_node(path) && !path.join("info").is_file() => {
+        None if !has_node(path) && !path.join(precomputed::DOCUMENT).is_file() => {
             Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5 or 0.6"))
         }
         _ => {
             let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 and 0.6 get levels, and repack makes one \
                           of this: shardwright repack OLD NEW --shard …";
-            Err(Error::format(path, Refusal::Unsupported(reason.to_owned())))
+            Err(Error::unsupported(path, reason))
         }
     }
 }

@@ -24,7 +24,7 @@ use rayon::ThreadPool;
 use serde_json::{Map, Value, json};
 
 use crate::dtype::Dtype;
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::provenance::is_unfinished;
 use crate::format::{self, Metadata, zarr3};
 use crate::fs::{self as os, Lock, attributes, document, links, look};
@@ -84,8 +84,8 @@ impl Pyramid {
     /// options say to overwrite, or when something that it does not list has the name of a new one; [`Error::Locked`]
     /// when somebody writes the dataset; [`Error::Config`] for a memory that is too small, and for distances that can't
     /// be compared; [`Error::Unsupported`] for other formats and elements that can't be halved; [`Error::Format`] when
-    /// what is there can't be read or holds more than a level that is replaced may hold, its writer did not finish, or
-    /// chunks that it counted are not there.
+    /// what is there can't be read, or chunks that its writer counted are not there; [`Error::Unfinished`] when its
+    /// writer did not finish; [`Error::Conflict`] when a level that is replaced holds more than it may.
     pub fn new(path: impl AsRef<Path>, options: &PyramidOptions) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();
@@ -107,7 +107,7 @@ impl Pyramid {
             let dtype = image.finest.dtype();
             let reason =
                 format!("its elements are {dtype}; levels are made of integers of 8 to 64 bits, float32 and float64");
-            return Err(Error::format(&image.root, Refusal::Unsupported(reason)));
+            return Err(Error::unsupported(&image.root, reason));
         };
         let levels = image.levels(options)?;
         let mut journal = Map::new();
@@ -171,7 +171,7 @@ impl Pyramid {
     pub fn run(&self) -> Result<PyramidSummary> {
         if self.begun.swap(true, Relaxed) {
             let reason = "got its levels by an earlier call of run; begin again with a new Pyramid";
-            return Err(Error::format(&self.image.root, reason));
+            return Err(Error::conflict(&self.image.root, reason));
         }
         self.work().map_err(|error| space::how_to_go_on(error, Some(&self.staging)))
     }
@@ -260,7 +260,7 @@ fn bytes_of(metadata: &Metadata) -> u64 {
 fn refuse_incomplete(root: &Path) -> Result<()> {
     let document = document::read(&root.join(zarr3::DOCUMENT))?.unwrap_or_default();
     if is_unfinished(&document["attributes"]) {
-        return Err(Error::format(root, "its writer did not finish; recover it first"));
+        return Err(Error::unfinished(root, "its writer did not finish; recover it first"));
     }
     Ok(())
 }

@@ -7,13 +7,13 @@ use crate::config::Downsampling;
 use crate::downsample::Method;
 use crate::error::{Error, Result};
 
-/// What [`Pyramid`](super::Pyramid) is to make, and with which means.
+/// What [`Pyramid`](super::Pyramid) is to make, and with which resources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PyramidOptions {
     /// How four pixels, or eight of two planes, become one.
     pub method: Method,
-    /// So many levels beside level 0, as far as there is something to halve. `None`: until y and x have 256 pixels at
-    /// most.
+    /// The number of levels beside level 0, as far as there is something to halve. `None`: until y and x have 256
+    /// pixels at most.
     pub levels: Option<usize>,
     /// Whether z is halved, too.
     pub depth: Depth,

@@ -40,7 +40,7 @@ impl Publication<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] for levels that are there and shall not be replaced, or what is no level; [`Error::Format`]
+    /// [`Error::Exists`] for levels that are there and shall not be replaced, or what is no level; [`Error::Conflict`]
     /// for what the image's document lists and is not this image's alone.
     pub(super) fn look_for_earlier(&self, image: &MultiscaleImage) -> Result<Earlier> {
         let marker = if self.is_own() { document::read(&self.staging.join(MARKER))? } else { None };
@@ -139,10 +139,10 @@ impl Publication<'_> {
         consolidated.bring_back()
     }
 
-    /// Lets the image's document name so many levels beside level 0.
+    /// Lets the image's document name this many levels beside level 0.
     fn name_levels(&self, count: usize) -> Result<()> {
         let file = self.root.join(zarr3::DOCUMENT);
-        let before = document::read(&file)?.ok_or_else(|| Error::format(&file, "has gone"))?;
+        let before = document::read(&file)?.ok_or_else(|| Error::conflict(&file, "has gone"))?;
         let mut document = before.clone();
         describe(&mut document, &self.levels[..count], self.options);
         if document == before { Ok(()) } else { put(&file, &document) }

@@ -46,7 +46,7 @@ impl MultiscaleImage {
         self.check_apart(path)?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         match is_behind_link(&self.root, folder) {
-            true => Err(Error::format(self.root.join(folder), "lies behind a link, where no levels are made")),
+            true => Err(Error::conflict(self.root.join(folder), "lies behind a link, where no levels are made")),
             false => Ok(()),
         }
     }
@@ -60,7 +60,7 @@ impl MultiscaleImage {
         match self.why_to_keep(path, &place)? {
             Some(reason) => {
                 let help = "and is not replaced: take it out of the image's datasets, or move it away";
-                Err(Error::format(place, format!("{reason}, {help}")))
+                Err(Error::conflict(place, format!("{reason}, {help}")))
             }
             None => Ok(()),
         }

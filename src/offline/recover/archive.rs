@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::config::StorageKind;
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::zip::local::{self, Kind, PAGE, SIGNATURE, WRITTEN_AT_ONCE};
 use crate::format::zip::parse::{Entry, Method, check_name};
 use crate::format::zip::{Content, crc32};
@@ -48,7 +48,7 @@ impl FoundArchive {
                 return Err(Error::not_found(path, "is a file; expected the directory of an array or an image"));
             }
             let reason = "no entry in it has a header of a run: only those tell what was written";
-            return Err(Error::format(path, Refusal::Unsupported(reason.to_owned())));
+            return Err(Error::unsupported(path, reason));
         };
         let entries = newest(&file, found, uuid, named.as_ref()).map_err(failed)?;
         let shown = entries.iter().map(|(name, found)| {

@@ -136,7 +136,7 @@ impl<'a> ImagePlan<'a> {
             Action::Create => target.create(path, &empty()?),
             Action::NewIndex => match shard::plan(root, &self.image, path, &shard.position)?.index {
                 Some(index) => target.write_index(path, &index),
-                None => Err(Error::format(path, "changed while it was recovered: another program writes to it")),
+                None => Err(Error::conflict(path, "changed while it was recovered: another program writes to it")),
             },
         }
     }

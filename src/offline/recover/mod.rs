@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
@@ -150,7 +150,7 @@ fn plan<'a>(
         if let Some(finest) = image.finest() {
             let of = planned.iter().find(|plan| plan.image.node.name == finest).ok_or_else(|| {
                 let reason = format!("is a level of {finest}, which decides what frames there are; recover the image");
-                Error::format(image.node.array.path(), Refusal::Unsupported(reason))
+                Error::unsupported(image.node.array.path(), reason)
             })?;
             let frames = image.own.level_frames;
             let present = of.frames.present();

@@ -24,10 +24,10 @@ const BLOCK: u64 = 4096;
 /// A larger index is believed, or made, only for a file that has as much: a document's few bytes can ask for any size.
 const INDEX_BYTES_FREE: u64 = 16 << 20;
 
-/// Of so many files more than there are, and of so many for each that is there, a document alone may ask.
+/// A document alone may ask for this many files more than there are, and for this many for each that is there.
 const FILES_MORE: u64 = 1 << 10;
 const FILES_EACH: u64 = 64;
-/// So many bytes of empty indexes are written at most.
+/// This many bytes of empty indexes are written at most.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// What is to become of a shard.

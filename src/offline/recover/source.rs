@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
 use crate::format::slot_header::SlotHeader;
@@ -78,7 +78,7 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
         let node = tree.array(&group.image).ok_or_else(missing)?;
         if !node.array.layout().has_index() {
             let reason = "is no array of shards: only the slot headers in these tell what was written";
-            return Err(Error::format(node.array.path(), Refusal::Unsupported(reason.to_owned())));
+            return Err(Error::unsupported(node.array.path(), reason));
         }
         let map = node.array.acquisition_map(&own)?;
         images.push(WrittenImage { own, group, node, map, frames: None });
@@ -109,7 +109,7 @@ fn no_images(root: &Path, unfinished: bool) -> Error {
         }
         (false, None) => "no image in it was made by shardwright: only its own slot headers can tell what was written",
     };
-    Error::format(root, Refusal::Unsupported(reason.to_owned()))
+    Error::unsupported(root, reason)
 }
 
 pub(super) fn name(root: &Path, path: &Path) -> String {

@@ -77,7 +77,10 @@ impl<'a> RecoveryTarget<'a> {
         match self {
             Self::Folder { below, .. } => index.write(&below.create_file(path)?),
             Self::Archive { .. } => {
-                return Err(Error::format(path, "can't be made in an archive, whose readers need no empty shards"));
+                return Err(Error::unsupported(
+                    path,
+                    "can't be made in an archive, whose readers need no empty shards",
+                ));
             }
         }
         .map_err(|error| Error::io("write a new index to", path, error))

@@ -33,7 +33,7 @@ impl SourceChunk {
     }
 }
 
-/// So many files of the source are remembered: more than there are shards in the making on most machines.
+/// This many files of the source are remembered: more than there are shards in the making on most machines.
 const RECENT_MAX: usize = 16;
 
 /// Elements of the source, within the array.
@@ -193,7 +193,7 @@ impl<'a> SourceFiles<'a> {
         let path: &PathBuf = &self.files[number].path;
         self.source
             .open_path(path.clone())?
-            .ok_or_else(|| Error::format(path, "has gone while its dataset was repacked"))
+            .ok_or_else(|| Error::conflict(path, "has gone while its dataset was repacked"))
     }
 
     pub(super) fn give_back(&self, number: usize, file: ShardFile) {

@@ -204,7 +204,7 @@ pub(super) fn refuse_around(out: &Path) -> Result<()> {
         if is_consolidated {
             let reason = "has consolidated metadata, so its readers would not see what comes below it; take these out \
                           first, and consolidate again when the new dataset is there";
-            return Err(Error::format(above, reason));
+            return Err(Error::conflict(above, reason));
         }
     }
     Ok(())

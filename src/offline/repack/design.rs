@@ -20,12 +20,12 @@ use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
 use crate::ome;
 use crate::ome::multiscales::{self, Multiscale, first_path};
+use crate::ome::units;
 
 use crate::dtype::Dtype;
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::offline::array::Array;
 use crate::plan::Plan;
-use crate::plan::volume::nanometers_in;
 
 /// An array as the writer would have written it.
 #[derive(Debug)]
@@ -186,7 +186,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     if let (true, Some(taken)) =
         (rules(to).ome_versions.contains(&OmeVersion::V0_4), ngff::taken_in_0_4(ome.as_ref(), &user))
     {
-        return Err(Error::format(array.path(), Refusal::Unsupported(groups::reason_of_taken(taken))));
+        return Err(Error::unsupported(array.path(), groups::reason_of_taken(taken)));
     }
     let image = format::ImageDescription {
         array: &plan.array,
@@ -260,7 +260,7 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
         let reason = format!(
             "its {reason}; a volume has one resolution along each axis, which the option `volume.resolution` can give"
         );
-        return Err(Error::format(array.path(), Refusal::Unsupported(reason)));
+        return Err(Error::unsupported(array.path(), reason));
     }
     if volume && options.volume.resolution.is_none() {
         let spaces: Vec<bool> = dims.iter().map(|dim| dim.kind == DimKind::Space).collect();
@@ -349,7 +349,7 @@ fn refuse_distances(array: &Array, attributes: &Map<String, Value>, spaces: &[bo
                  `volume.resolution` can give one",
                 axis.name.unwrap_or("an axis without a name")
             );
-            Err(Error::format(array.path(), Refusal::Unsupported(reason)))
+            Err(Error::unsupported(array.path(), reason))
         }
         None => Ok(()),
     }
@@ -361,7 +361,7 @@ fn note_of_resolution(array: &Array, config: &Config, plan: &Plan, options: &Rep
     if array.layout().volume().is_some() || options.volume.resolution.is_some() {
         return None;
     }
-    let is_told = |dim: &Dim| dim.unit.as_deref().is_some_and(|unit| nanometers_in(unit).is_some());
+    let is_told = |dim: &Dim| dim.unit.as_deref().is_some_and(|unit| units::nanometers(unit).is_some());
     let untold = config.dims.iter().filter(|dim| dim.kind == DimKind::Space && !is_told(dim));
     let untold: Vec<String> = untold
         .map(|dim| match &dim.unit {
@@ -371,8 +371,8 @@ fn note_of_resolution(array: &Array, config: &Config, plan: &Plan, options: &Rep
         .collect();
     (!untold.is_empty()).then(|| {
         format!(
-            "the resolution of the volume is {x},{y},{z} nanometers, which is a guess along {}: angstrom, nanometer, \
-             micrometer, millimeter and meter are converted; the option `volume.resolution` gives another",
+            "the resolution of the volume is {x},{y},{z} nanometers, which is a guess along {}: only OME-Zarr's \
+             units of length are converted; the option `volume.resolution` gives another",
             untold.join(", ")
         )
     })
@@ -397,7 +397,7 @@ fn folder_of(key: &str) -> Option<String> {
     (is_free && folder.split('/').all(is_plain)).then(|| folder.to_owned())
 }
 
-/// What is wished of a volume; where nothing is, what the old one was, if it was one.
+/// What is asked of a volume; where nothing is, what the old one was, if it was one.
 fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Volume {
     let mut volume = options.volume.clone();
     if !rules(options.to()).numbers_chunks {
@@ -445,7 +445,7 @@ pub(super) fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
     }
     let able = format::holders(element);
     let reason = format!("its elements are {element}, which {} can't hold; {} can", dialect.name(), able.join(", "));
-    Err(Error::format(array.path(), Refusal::Unsupported(reason)))
+    Err(Error::unsupported(array.path(), reason))
 }
 
 /// The fill value as a configuration has it; of what is no number, 0.

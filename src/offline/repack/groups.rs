@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::staging;
 use crate::config::OmeVersion;
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::{ngff, zarr3};
 use crate::fs::look;
@@ -80,7 +80,7 @@ pub(super) fn reason_of_taken(attribute: String) -> String {
 }
 
 fn unsupported(root: &Path, group: &str, reason: String) -> Error {
-    Error::format(staging::below(root, group), Refusal::Unsupported(reason))
+    Error::unsupported(staging::below(root, group), reason)
 }
 
 /// What to say of that which a version has no words for. `of`: whose it is.
@@ -157,13 +157,13 @@ pub(super) fn axes_of<'a>(
     })
 }
 
-/// What the axes of an image of OME-Zarr are called, if that fits an array of so many dimensions.
+/// What the axes of an image of OME-Zarr are called, if that fits an array of this many dimensions.
 pub(super) fn axes_names(image: Multiscale<'_>, dimensions: usize) -> Option<Vec<String>> {
     let names: Vec<String> = image.axes().map(|axis| axis.name.map(str::to_owned)).collect::<Option<_>>()?;
     is_complete(&names, dimensions).then_some(names)
 }
 
-/// Whether each of so many dimensions has a name of its own.
+/// Whether each of this many dimensions has a name of its own.
 pub(super) fn is_complete(names: &[String], dimensions: usize) -> bool {
     let distinct: HashSet<&String> = names.iter().filter(|name| !name.is_empty()).collect();
     names.len() == dimensions && distinct.len() == dimensions
@@ -186,9 +186,8 @@ pub(super) fn read_0_4(node: &Node, attributes: &mut Map<String, Value>) -> Resu
         return Ok(());
     }
     let is_labels = node.path.file_name().is_some_and(|name| name == "labels");
-    ngff::from_0_4(attributes, is_labels).map_err(|reason| {
-        Error::format(&node.path, Refusal::Unsupported(reason + "; the dialect zarr2 keeps it as it is"))
-    })
+    ngff::from_0_4(attributes, is_labels)
+        .map_err(|reason| Error::unsupported(&node.path, reason + "; the dialect zarr2 keeps it as it is"))
 }
 
 /// Brings back what [`put_ome_aside`] has put aside.

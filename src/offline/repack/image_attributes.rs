@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::groups::{self, OME};
 use super::nodes::groups_above;
 use crate::config::{Dialect, OmeVersion};
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::precomputed::{self, carried};
 use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::{ngff, rules};
@@ -109,7 +109,7 @@ impl ImageAttributes {
 
     /// Says in the words of 0.5, which 0.4 has, too, what OME-Zarr says in the group at `path`.
     fn say_in_0_5(&mut self, ome: &mut Value, path: &Path) -> Result<()> {
-        let refused = |reason| Error::format(path, Refusal::Unsupported(reason));
+        let refused = |reason| Error::unsupported(path, reason);
         let lost = versions::convert(ome, OmeVersion::V0_5).map_err(refused)?;
         self.notes.extend(groups::note_of_lost(&lost, "the image", OmeVersion::V0_4));
         let is_image = multiscales::first_path(ome) == Some("0");
@@ -182,7 +182,7 @@ pub(super) fn carry_volume(
     attributes: &mut Map<String, Value>,
 ) -> Result<()> {
     if root.is_central()
-        && let Some(mut info) = document::read(&root.path.join("info"))?.filter(precomputed::is_info)
+        && let Some(mut info) = document::read(&root.path.join(precomputed::DOCUMENT))?.filter(precomputed::is_info)
     {
         if let Some(scales) = info.get_mut("scales").and_then(Value::as_array_mut) {
             scales.retain(|scale| scale.get("key").and_then(Value::as_str).is_none_or(&is_kept));

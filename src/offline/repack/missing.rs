@@ -62,7 +62,7 @@ pub(super) fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
         if of_image || is_unfinished(&node.document()?["attributes"]) {
             let reason = "its writer did not finish, and the result would lack what a recovery may still find, and \
                           could not be recovered; recover it first, or give that up with the option `incomplete`";
-            return Err(Error::format(&node.path, reason));
+            return Err(Error::unfinished(&node.path, reason));
         }
     }
     Ok(())
@@ -113,7 +113,7 @@ impl GivenUp {
         (*chunks > 0).then(|| format!("{counted} that its writer counted {are} not there; {listed}"))
     }
 
-    /// Lets what the writer said of the array be true of what it has become, which has so many chunks: how many there
+    /// Lets what the writer said of the array be true of what it has become, which has this many chunks: how many there
     /// are, and which frames are missing.
     pub(super) fn settle(&self, own: &mut ProvenanceMut<'_>, made: u64) {
         let Self { chunks: lost, frames, end } = self;

@@ -145,7 +145,8 @@ impl Repack {
     /// [`Error::Exists`] when `out` is there and not what an earlier call made with the same options of the same files;
     /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::NotFound`] when it has no arrays, or
     /// not what the options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read,
-    /// lacks chunks that its writer counted, or is not complete and shall be changed in place.
+    /// or lacks chunks that its writer counted; [`Error::Unfinished`] when its writer did not finish;
+    /// [`Error::Conflict`] for something else in the way of the result.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let (root, options) = selection::of_path(places::root_of(path.as_ref(), out.is_none())?, options)?;
         let out = out.map(os::absolute).transpose()?;
@@ -259,7 +260,7 @@ impl Repack {
     /// finished. Only the first call works: what is there afterwards is no longer what [`new`](Self::new) looked at.
     pub fn run(&self) -> Result<RepackSummary> {
         if self.begun.swap(true, Relaxed) {
-            return Err(Error::format(
+            return Err(Error::conflict(
                 &self.root,
                 "was repacked by an earlier call of run; begin again with a new Repack",
             ));

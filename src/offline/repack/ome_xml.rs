@@ -1,6 +1,6 @@
 //! OME-XML from which images are cut out: the rest stays as it is, character for character.
 
-/// The text without the elements `Image` at these places; `None` where it has not so many of them, or where something
+/// The text without the elements `Image` at these places; `None` where it has fewer of them, or where something
 /// else in it speaks of these, or where they can't be told from the rest.
 pub(super) fn without_images(xml: &str, images: usize, gone: &[usize]) -> Option<String> {
     let elements = elements(xml)?;

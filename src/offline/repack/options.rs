@@ -47,7 +47,7 @@ named!(SpaceCheck, "space", {
     Skipped => "skipped",
 });
 
-/// What [`Repack`](super::Repack) is to do, and with which means.
+/// What [`Repack`](super::Repack) is to do, and with which resources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepackOptions {
     /// The keys of the arrays that are repacked, or of groups for all arrays in them, as paths below the dataset: `0`,
@@ -129,13 +129,13 @@ impl RepackOptions {
         Self { codec: None, chunk: Vec::new(), ..self.of_files(0) }
     }
 
-    /// The options that say what the result is, not by which means it is made.
+    /// The options that say what the result is, not with which resources it is made.
     pub(super) fn of_result(&self) -> Self {
         let Self { memory_bytes, workers, sync, reflink, space, .. } = Self::default();
         Self { memory_bytes, workers, sync, reflink, space, ..self.clone() }
     }
 
-    /// The same for an array of so many dimensions whose chunks are files, and stay files. Lengths of chunks that are
+    /// The same for an array of this many dimensions whose chunks are files, and stay files. Lengths of chunks that are
     /// given for images are not for arrays of one dimension.
     pub(super) fn of_files(&self, dimensions: usize) -> Self {
         let chunk = if dimensions < 2 && self.chunk.len() > dimensions { Vec::new() } else { self.chunk.clone() };

@@ -28,7 +28,7 @@ pub(super) fn pack(tree: &Path, out: &Path, origin: &Origin<'_>) -> Result<()> {
         let root = document::read(&tree.join(DOCUMENT))?.filter(|root| root["zarr_format"] == 3).ok_or_else(|| {
             let reason =
                 "has no zarr.json of Zarr v3 at its root, without which it is no .ozx; repack it into a folder";
-            Error::format(tree, reason)
+            Error::unsupported(tree, reason)
         })?;
         names.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
         names.iter().try_for_each(|(name, path)| packer.add(name, path))?;
@@ -41,19 +41,19 @@ pub(super) fn pack(tree: &Path, out: &Path, origin: &Origin<'_>) -> Result<()> {
 fn list(root: &Path, folder: &Path, names: &mut Vec<(String, PathBuf)>) -> Result<()> {
     for path in look::list(folder)? {
         if path.is_symlink() {
-            return Err(Error::format(path, "is a link, which an archive can't hold; repack into a folder"));
+            return Err(Error::unsupported(path, "is a link, which an archive can't hold; repack into a folder"));
         }
         if path.is_dir() {
             list(root, &path, names)?;
             continue;
         }
         if is_archive_name(&path) {
-            return Err(Error::format(path, "is an archive, which must not be in another one; take it out"));
+            return Err(Error::unsupported(path, "is an archive, which must not be in another one; take it out"));
         }
         let name = path.strip_prefix(root).ok().and_then(Path::to_str).filter(|name| name.len() <= NAME_BYTES_MAX);
         let Some(name) = name else {
             let reason = format!("has a name that is no UTF-8, or of more than {NAME_BYTES_MAX} bytes");
-            return Err(Error::format(path, reason));
+            return Err(Error::unsupported(path, reason));
         };
         if path.file_name().is_none_or(|last| last != RECEIPT) {
             names.push((name.to_owned(), path));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::change::Change;
 use super::shard::{copy_range, same_bytes};
-use crate::error::{Error, Refusal, Result};
+use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
 use crate::format::zarr3;
 use crate::fs::look::{self, DEPTH_MAX};
@@ -76,7 +76,7 @@ impl Rest<'_> {
                 Fate::Folder => self.refuse_links_in(&entry, depth + 1)?,
                 Fate::Link => {
                     let reason = "is a link, which an archive can't hold; repack into a folder";
-                    return Err(Error::format(entry, Refusal::Unsupported(reason.to_owned())));
+                    return Err(Error::unsupported(entry, reason));
                 }
                 Fate::Left | Fate::Odd | Fate::File => {}
             }
@@ -160,7 +160,7 @@ impl Rest<'_> {
 
 /// What becomes of a file or folder.
 enum Fate {
-    /// It is not copied, or made anew.
+    /// It is not copied, or made again.
     Left,
     Folder,
     Link,
@@ -202,7 +202,7 @@ fn is_of_chunks(array: &Array, folder: &Path) -> bool {
 
 fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
-    let gone = || Error::format(from, "has gone while it was copied");
+    let gone = || Error::conflict(from, "has gone while it was copied");
     let source = ShardFile::open(from.to_path_buf())?.ok_or_else(gone)?;
     let copy = os::create_new(to).map_err(failed)?;
     copy_range(&source, &copy).map_err(failed)?;

@@ -149,7 +149,7 @@ impl Change {
         let failed = |error: std::io::Error| Error::io("copy to", &partial, error);
         let opened = |path: &Path| {
             let file = ShardFile::open(path.to_path_buf())?;
-            file.ok_or_else(|| Error::format(path, "has gone while it was copied"))
+            file.ok_or_else(|| Error::conflict(path, "has gone while it was copied"))
         };
         let old = opened(&source.path)?;
         let to = self.create(&partial, path).map_err(failed)?;

@@ -127,7 +127,7 @@ struct Journal {
 fn check_own(path: &Path) -> Result<()> {
     for path in [path, &path.join("tree"), &path.join(JOURNAL), &path.join(MARKER)] {
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
-            return Err(Error::format(path, "is a link in the way of repack, which would work there; remove it"));
+            return Err(Error::conflict(path, "is a link in the way of repack, which would work there; remove it"));
         }
     }
     Ok(())

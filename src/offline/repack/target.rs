@@ -146,7 +146,7 @@ fn index_of(shard: &[u64], chunk: &[u64], old: Option<TableLayout>, options: &Re
     })
 }
 
-/// Sizes of all dimensions: the wished ones are for the last dimensions, 0 keeps what is.
+/// Sizes of all dimensions: the ones given are for the last dimensions, 0 keeps what is.
 pub(super) fn sizes(field: &'static str, wished: &[u64], now: &[u64]) -> Result<Vec<u64>> {
     let Some(skipped) = now.len().checked_sub(wished.len()) else {
         let reason =

@@ -3,14 +3,11 @@
 use super::change::{Change, Work};
 use super::chunks::Region;
 use super::transcoder::{EncodedChunk, Transcoder};
-use crate::codec::{Decoder, Encoder};
-use crate::error::{Error, Result};
+use crate::codec::{CHECKSUM_BYTES, Decoder, Encoder, check_checksum};
+use crate::error::Result;
 use crate::format::fill_value;
 use crate::geometry::{for_each_position, linear};
 use crate::offline::array::decode::StoredChunk;
-
-/// Bytes of the checksum behind a chunk.
-const CHECKSUM_BYTES: usize = 4;
 
 impl Change {
     fn transcoder(&self) -> Result<Transcoder> {
@@ -140,12 +137,5 @@ fn digest(encoded: &[u8], checksum: bool) -> Result<u32> {
         return Ok(crc32c::crc32c(encoded));
     }
     // A crc over data and its own crc is a constant, so only the data count.
-    let Some((data, stored)) = encoded.split_last_chunk::<CHECKSUM_BYTES>() else {
-        return Err(Error::codec("crc32c", format!("{} bytes are too few for a checksum", encoded.len())));
-    };
-    let (stored, computed) = (u32::from_le_bytes(*stored), crc32c::crc32c(data));
-    if stored == computed {
-        return Ok(computed);
-    }
-    Err(Error::codec("crc32c", format!("stored {stored:#010x}, computed {computed:#010x}: the bytes were changed")))
+    check_checksum(encoded).map(|(_, checksum)| checksum)
 }

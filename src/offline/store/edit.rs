@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::sync::MutexGuard;
 
 use serde_json::Value;
@@ -35,11 +34,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when the store was opened to read, for a chunk outside of the array's shape, and for a key
-    /// that is almost a chunk's; [`Error::Format`] for a key that leads out of the dataset, for a document with which
-    /// the chunks would not be what they are, and for a shard whose index is damaged; [`Error::Io`] when the system
-    /// refuses something. The first error ends the call: what came before it is done, and each shard is as it was or as
-    /// it was to be.
+    /// [`Error::Config`] when the store was opened to read, for a chunk outside of the array's shape, for a key that is
+    /// almost a chunk's or leads out of the dataset, and for a document with which the chunks would not be what they
+    /// are; [`Error::Format`] for a shard whose index is damaged; [`Error::Io`] when the system refuses something. The
+    /// first error ends the call: what came before it is done, and each shard is as it was or as it was to be.
     pub fn set_many(&self, values: &[(&str, &[u8])]) -> Result<()> {
         let mut editing = self.editing()?;
         self.change(&mut editing, values.iter().map(|&(key, value)| (key, Some(Cow::Borrowed(value)))))
@@ -95,9 +93,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`set_many`](Self::set_many); a prefix without a slash at its end is [`Error::Format`].
+    /// As [`set_many`](Self::set_many); a prefix without a slash at its end is [`Error::Config`].
     pub fn erase_prefix(&self, prefix: &str) -> Result<()> {
-        let prefix = keys::check_prefix(&self.root, prefix)?;
+        let prefix = keys::check_prefix(prefix)?;
         let mut editing = self.editing()?;
         let views = self.views();
         let lister = self.lister(&views);
@@ -191,7 +189,7 @@ impl Store {
             // The documents that came before may have made something else of it.
             let KeyTarget::Chunk(view, place) = self.named(&views, key)? else {
                 let reason = "is a chunk no longer, by a document of the same batch";
-                return Err(Error::format(self.root.join(key), reason));
+                return Err(Error::config("key", key, reason));
             };
             if value.is_some() && !view.covers(&place) {
                 let shape = &view.layout.shape;
@@ -255,11 +253,12 @@ impl Store {
 
     fn change_document(&self, view: &ArrayView, value: Option<&[u8]>) -> Result<()> {
         let Some(value) = value else { return self.remove(&view.document) };
-        let path = self.root.join(&view.document);
-        let shown = document::parse(value)
-            .map_err(|error| Error::format(&path, format!("the new document is not JSON: {error}")))?;
-        let Some(stored) = document::read(&path)? else { return self.put(&view.document, value) };
-        let stored = with_shards(view.layout.dialect, &path, &shown, &stored)?;
+        let refused = |reason: String| Error::config("key", &view.document, reason);
+        let shown =
+            document::parse(value).map_err(|error| refused(format!("the new document is not JSON: {error}")))?;
+        let stored = document::read(&self.root.join(&view.document))?;
+        let Some(stored) = stored else { return self.put(&view.document, value) };
+        let stored = with_shards(view.layout.dialect, &shown, &stored).map_err(refused)?;
         self.put(&view.document, &document::render(&stored))
     }
 
@@ -314,8 +313,8 @@ fn overlay(value: &mut Vec<u8>, offset: u64, part: &[u8]) -> Option<()> {
 ///
 /// # Errors
 ///
-/// [`Error::Format`] when the chunks would not be what they are.
-fn with_shards(dialect: Dialect, path: &Path, shown: &Value, stored: &Value) -> Result<Value> {
+/// When the chunks would not be what they are.
+fn with_shards(dialect: Dialect, shown: &Value, stored: &Value) -> Result<Value, String> {
     let free = rules(dialect).free_fields;
     let mut result = stored.clone();
     let mut kept = format::without_shards(dialect, stored);
@@ -336,6 +335,5 @@ fn with_shards(dialect: Dialect, path: &Path, shown: &Value, stored: &Value) -> 
     let (a, b) = (keys(shown).unwrap_or_default(), keys(&kept).unwrap_or_default());
     let other: Vec<_> = a.iter().chain(&b).filter(differs).map(String::as_str).collect();
     let free = free.join(", ");
-    let reason = format!("the new document differs in {}; of a sharded array only {free} may", other.join(", "));
-    Err(Error::format(path, reason))
+    Err(format!("the new document differs in {}; of a sharded array only {free} may", other.join(", ")))
 }

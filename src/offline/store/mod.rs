@@ -112,14 +112,14 @@ pub enum ByteRange {
     All,
     /// Those from an offset to the end.
     From(u64),
-    /// So many from an offset on.
+    /// A number of them from an offset on.
     Part {
         /// The first byte.
         offset: u64,
         /// How many.
         length: u64,
     },
-    /// So many at the end.
+    /// A number of them at the end.
     Last(u64),
 }
 
@@ -177,14 +177,14 @@ impl Store {
     /// # Errors
     ///
     /// As [`open`](Self::open); [`Error::Locked`] while an acquisition or another editor has the dataset;
-    /// [`Error::Format`] when its writer did not finish (chunks that only [`Recover`](super::Recover) finds would be
-    /// lost), or when the folder is only a part of a dataset.
+    /// [`Error::Unfinished`] when its writer did not finish: chunks that only [`Recover`](super::Recover) finds would
+    /// be lost; [`Error::Config`] when the folder is only a part of a dataset.
     pub fn edit(path: impl AsRef<Path>) -> Result<Self> {
         let mut store = Self::open(path)?;
         let root = &store.root;
         if let Some(above) = root.parent().filter(|above| crate::offline::hierarchy::has_node(above)) {
             let reason = format!("is a part of {}; open that, because it has the lock", above.display());
-            return Err(Error::format(root, reason));
+            return Err(Error::config("path", root.display(), reason));
         }
         let lock = Lock::take(root)?;
         Lock::look_below(root)?;
@@ -194,7 +194,7 @@ impl Store {
             if !owner.own.complete && !owner.own.recovered {
                 let reason = "its writer did not finish, and to edit a shard would remove what a recovery may still \
                               find; recover it first";
-                return Err(Error::format(root, reason));
+                return Err(Error::unfinished(root, reason));
             }
         }
         store.editing = Some(Mutex::new(Editing { ledgers: HashMap::new(), _lock: lock }));
@@ -224,7 +224,7 @@ impl Store {
     }
 
     fn named<'v>(&self, views: &'v ArrayViews, key: &str) -> Result<KeyTarget<'v>> {
-        keys::check(&self.root, key)?;
+        keys::check(key)?;
         if let Some(view) = views.of_document(key) {
             return Ok(KeyTarget::Document(view));
         }
@@ -247,8 +247,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a range that reaches beyond its value; [`Error::Format`] for a key that leads out of the
-    /// dataset and for a shard with a damaged index; [`Error::Io`] when the system refuses something.
+    /// [`Error::Config`] for a range that reaches beyond its value and for a key that leads out of the dataset;
+    /// [`Error::Format`] for a shard with a damaged index; [`Error::Io`] when the system refuses something.
     pub fn get_partial_values(&self, wanted: &[(&str, ByteRange)]) -> Result<Vec<Option<Vec<u8>>>> {
         let views = self.views();
         let mut values = vec![None; wanted.len()];
@@ -348,9 +348,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list); a prefix without a slash at its end is [`Error::Format`].
+    /// As [`list`](Self::list); a prefix without a slash at its end is [`Error::Config`].
     pub fn list_prefix(&self, prefix: &str) -> Result<Vec<String>> {
-        let prefix = keys::check_prefix(&self.root, prefix)?;
+        let prefix = keys::check_prefix(prefix)?;
         self.lister(&self.views()).list_prefix(prefix)
     }
 
@@ -363,7 +363,7 @@ impl Store {
     ///
     /// As [`list_prefix`](Self::list_prefix).
     pub fn list_dir(&self, prefix: &str) -> Result<Listing> {
-        let prefix = keys::check_prefix(&self.root, prefix)?;
+        let prefix = keys::check_prefix(prefix)?;
         self.lister(&self.views()).list_dir(prefix)
     }
 

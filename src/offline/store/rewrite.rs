@@ -269,7 +269,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
                 return Ok(origin_of(&header));
             }
         }
-        Err(Error::format(&self.path, "lost its slot headers while it was edited"))
+        Err(Error::conflict(&self.path, "lost its slot headers while it was edited"))
     }
 
     fn fill(&self, draft: &mut dyn Draft, pieces: &[NewChunk<'v>], index: &Encoded) -> io::Result<()> {

@@ -30,7 +30,7 @@
 pub(super) struct Layout {
     /// Bits from one pixel to the next, on average.
     pub(super) stride_bits: usize,
-    /// So many pixels lie in whole bytes.
+    /// This many pixels lie in whole bytes.
     pub(super) group: usize,
     /// Bits of a pixel's lower and upper field, and the first bit of each field of eight pixels.
     pub(super) low_bits: usize,
@@ -80,7 +80,7 @@ impl Layout {
         self.stride_bits
     }
 
-    /// Bytes up to the last one in which so many pixels have bits.
+    /// Bytes up to the last one in which this many pixels have bits.
     pub(super) const fn bytes(&self, pixels: usize) -> usize {
         (pixels * self.stride_bits).div_ceil(8)
     }

@@ -63,7 +63,7 @@ impl Unpacker {
         Self { packing, instructions }
     }
 
-    /// Bytes that hold so many pixels, up to the last one that does.
+    /// Bytes that hold this many pixels, up to the last one that does.
     pub fn packed_bytes(&self, pixels: usize) -> usize {
         match self.packing {
             Packing::Mono10p => LsbFirst::<10>::LAYOUT.bytes(pixels),

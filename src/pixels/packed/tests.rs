@@ -70,7 +70,7 @@ impl Guarded {
 
     fn last(&mut self, bytes: usize) -> &mut [u8] {
         self.0 = vec![0; bytes.div_ceil(2)];
-        // SAFETY: so many bytes are there.
+        // SAFETY: this many bytes are there.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), bytes) }
     }
 }

@@ -106,7 +106,7 @@ pub(super) unsafe fn unpack_avx512<P: Packed>(packed: &[u8], out: &mut [u16]) ->
     let (from, to) = (packed.as_ptr(), out.as_mut_ptr());
     if whole > 0 {
         let bytes = const { !0_u64 >> (64 - 4 * P::LAYOUT.block_bytes()) };
-        // SAFETY: so many blocks of 32 pixels are in both.
+        // SAFETY: this many blocks of 32 pixels are in both.
         unsafe { loop_avx512::<P>(from, to, whole, bytes, !0) };
     }
     if rest > 0 {

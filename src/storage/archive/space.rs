@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// For so many directories, what an older one names is left as it is: a reader that has read that one may be slow to
+/// For this many directories, what an older one names is left as it is: a reader that has read that one may be slow to
 /// read what it names.
 const KEPT: u64 = 8;
 

@@ -46,7 +46,7 @@ impl ArchiveView {
         self
     }
 
-    /// Keeps room for the last documents of an image, which may take so many bytes.
+    /// Keeps room for the last documents of an image, which may take this many bytes.
     pub(crate) fn with_room(mut self, promised: u64) -> Self {
         self.archive.promised.fetch_add(promised, Ordering::Relaxed);
         self.promised += promised;

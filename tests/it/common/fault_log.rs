@@ -60,7 +60,7 @@ pub enum Op {
     Remove {
         key: String,
     },
-    /// From here on the writer says that so many frames are durable.
+    /// From here on the writer says that this many frames are durable.
     Durable {
         frames: u64,
     },

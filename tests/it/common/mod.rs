@@ -123,7 +123,7 @@ pub fn fault_step(usual: usize) -> usize {
     std::env::var("SHARDWRIGHT_FAULT_STEP").map_or(usual, |step| step.parse().expect("one of how many cases is tried"))
 }
 
-/// The first of many cases that differ in little, and then one of so many; which of them, `turn` says.
+/// The first of many cases that differ in little, and then one of this many; which of them, `turn` says.
 pub fn some_cases(turn: usize, step: usize) -> impl Iterator<Item = usize> {
     std::iter::once(0).chain((1 + turn % step..).step_by(step))
 }

@@ -51,7 +51,7 @@ pub fn commit(acquisition: &Acquisition, config: &Config, number: u64) {
     frame.commit(number, Record::default()).unwrap();
 }
 
-/// Waits until so many frames are wholly in their slots.
+/// Waits until this many frames are wholly in their slots.
 pub fn written(acquisition: &Acquisition, frames: u64) {
     while acquisition.stats().frames_written < frames {
         std::thread::sleep(Duration::from_millis(1));

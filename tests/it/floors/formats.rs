@@ -71,9 +71,9 @@ fn questions_for_the_dialect_are_found() {
     assert!(!asks_for_volumes("// Precomputed\nfn f() { precomputed::volume(config.volume) }"));
 }
 
-/// Whether a source names a document of Zarr by itself.
+/// Whether a source names a document of Zarr, or of a volume, by itself.
 fn names_documents(source: &str) -> bool {
-    let documents = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+    let documents = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "info", "provenance"];
     let last =
         |text: &&str| text.trim_matches(['"', '#']).rsplit(['/', '}', '"']).next().unwrap_or_default().to_owned();
     texts(source).iter().map(last).any(|name| documents.contains(&&*name))
@@ -89,7 +89,13 @@ fn which_document_says_what_is_known_in_one_folder() {
 
 #[test]
 fn names_of_documents_are_found() {
-    for source in ["\".zgroup\"", "\"0/zarr.json\"", "format!(\"{base}.zarray\")", "[b\"x\", r#\".zattrs\"#]"] {
+    for source in [
+        "\".zgroup\"",
+        "\"0/zarr.json\"",
+        "format!(\"{base}.zarray\")",
+        "[b\"x\", r#\".zattrs\"#]",
+        "root.join(\"info\")",
+    ] {
         assert!(names_documents(&format!("fn f() {{ {source} }}")), "{source}");
     }
     for source in ["// \"zarr.json\"", "\"beside its zarr.json\"", "\"zarr.json is\"", "zarr3::DOCUMENT"] {

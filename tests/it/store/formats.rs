@@ -143,9 +143,9 @@ fn keys_that_lead_out_are_refused() {
     for key in
         ["../outside/file", "/etc/passwd", "0/../../outside/file", ".shardwright.lock", "0/c/.0.partial", "0//c", ""]
     {
-        assert!(matches!(store.get(key), Err(Error::Format { .. })), "{key}");
-        assert!(matches!(store.set(key, b"x"), Err(Error::Format { .. })), "{key}");
-        assert!(matches!(store.erase(key), Err(Error::Format { .. })), "{key}");
+        assert!(matches!(store.get(key), Err(Error::Config { field: "key", .. })), "{key}");
+        assert!(matches!(store.set(key, b"x"), Err(Error::Config { field: "key", .. })), "{key}");
+        assert!(matches!(store.erase(key), Err(Error::Config { field: "key", .. })), "{key}");
     }
     for key in ["link/file", "link/new", "link/deep/new"] {
         assert!(store.set(key, b"x").is_err() && store.erase(key).is_err(), "{key}");
@@ -179,7 +179,7 @@ fn one_writer_at_a_time() {
     let store = Store::edit(&path).unwrap();
     assert!(matches!(Store::edit(&path), Err(Error::Locked { .. })));
     assert!(matches!(checked(&path), Err(Error::Locked { .. })));
-    assert!(matches!(Store::edit(path.join("0")), Err(Error::Format { .. })));
+    assert!(matches!(Store::edit(path.join("0")), Err(Error::Config { field: "path", .. })));
     let reader = Store::open(&path).unwrap();
     store.set("0/c/0/1/1", &chunk(5)).unwrap();
     assert_eq!(reader.get("0/c/0/1/1").unwrap(), Some(chunk(5)), "readers see what is there");
@@ -262,5 +262,22 @@ fn arrays_in_folders_without_documents_have_chunks() {
         let document = store.get(&format!("{start}plain/a/zarr.json")).unwrap().unwrap();
         let document: Value = serde_json::from_slice(&document).unwrap();
         assert_eq!(document["chunk_grid"]["configuration"]["chunk_shape"], json!([1, 4, 4]));
+    }
+}
+
+/// A volume below another dataset is one of its own: for a store its shards are files, as the walk of `info` and
+/// `verify` passes them over.
+#[test]
+fn volumes_below_a_dataset_are_none_of_its_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = acquired(folder.path(), &config(Dialect::Zarr3, Placement::Fixed, IndexLocation::End));
+    let volume = acquired(&path.join("below"), &config(Dialect::Precomputed, Placement::Fixed, IndexLocation::End));
+    for (place, start) in [(&*path, "below/run.zarr/"), (&*volume, "")] {
+        let arrays = shardwright::offline::describe(place).unwrap().arrays;
+        let names: Vec<_> = arrays.iter().map(|array| array.path.as_str()).collect();
+        let is_volume = start.is_empty();
+        assert_eq!(names.iter().any(|name| name.ends_with("1_1_1")), is_volume, "{names:?}");
+        let keys = Store::open(place).unwrap().list_prefix(start).unwrap();
+        assert_eq!(keys.iter().any(|key| key.ends_with(".shard")), !is_volume, "{keys:?}");
     }
 }

@@ -127,7 +127,7 @@ class Report:
 
 
 def run_all(command, seed, count, writers=(), processes=os.cpu_count() or 1):
-    """The first `count` cells of a seed, or those of some writers among them, in so many processes."""
+    """The first `count` cells of a seed, or those of some writers among them, in this many processes."""
     report = Report()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory, prefix="matrix-") as folder:

@@ -5,7 +5,7 @@ use shardwright::Orientation;
 /// The attribute that names the pattern.
 pub(crate) const ATTRIBUTE: &str = "bayer_pattern";
 
-/// What a pattern such as RGGB becomes where frames of so many rows and columns are turned: the colours of the first
+/// What a pattern such as RGGB becomes where frames of this many rows and columns are turned: the colours of the first
 /// two pixels in the first two rows.
 pub(crate) fn turned(pattern: &str, turn: Orientation, [rows, columns]: [u64; 2]) -> String {
     let sides = if turn.transpose { [columns, rows] } else { [rows, columns] };

@@ -166,7 +166,7 @@ impl Resident {
         (place, self.early.remove(place).expect("it is there"))
     }
 
-    /// What is to be said of a run of so many frames.
+    /// What is to be said of a run of this many frames.
     pub(crate) fn note(&self, frames: u64) -> Option<String> {
         let copied = self.copied;
         (copied > 0).then(|| {

@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     NotFound,
     Invalid,
     Damaged,
+    Unfinished,
+    Conflict,
     Unsupported,
     Exists,
     Locked,
@@ -45,6 +47,8 @@ impl Fault {
             Self::NotFound => ("not-found", exit::INPUT),
             Self::Invalid => ("invalid-input", exit::INPUT),
             Self::Damaged => ("damaged", exit::INPUT),
+            Self::Unfinished => ("unfinished", exit::INPUT),
+            Self::Conflict => ("conflict", exit::INPUT),
             Self::Unsupported => ("unsupported", exit::UNSUPPORTED),
             Self::Exists => ("exists", exit::FAILURE),
             Self::Locked => ("locked", exit::FAILURE),
@@ -71,6 +75,8 @@ impl Fault {
             (_, ErrorKind::InvalidArgument) => Self::Usage,
             (_, ErrorKind::NotFound) => Self::NotFound,
             (_, ErrorKind::Corrupt) => Self::Damaged,
+            (_, ErrorKind::Unfinished) => Self::Unfinished,
+            (_, ErrorKind::Conflict) => Self::Conflict,
             (_, ErrorKind::Unsupported) => Self::Unsupported,
             (_, ErrorKind::AlreadyExists) => Self::Exists,
             (_, ErrorKind::Locked) => Self::Locked,
@@ -129,7 +135,7 @@ impl Failure {
     /// in the way.
     pub(crate) fn of_output(error: Error) -> Self {
         match &error {
-            Error::Format { path, .. } => Self::in_the_way(path, error.to_string()),
+            Error::Format { path, .. } | Error::Conflict { path, .. } => Self::in_the_way(path, error.to_string()),
             Error::Io { path, source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
                 Self::in_the_way(path, error.to_string())
             }
@@ -192,6 +198,8 @@ impl From<Error> for Failure {
             | Error::Locked { path }
             | Error::Format { path, .. }
             | Error::Unsupported { path, .. }
+            | Error::Unfinished { path, .. }
+            | Error::Conflict { path, .. }
             | Error::NotFound { path, .. } => Some(path.clone()),
             _ => None,
         };

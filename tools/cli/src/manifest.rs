@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
 fn about(error: Error, dataset: &Path) -> Failure {
     let is_input = |path: &Path| dataset.canonicalize().is_ok_and(|dataset| path.starts_with(dataset));
     match &error {
-        Error::Format { path, .. } if !is_input(path) => Failure::of_output(error),
+        Error::Format { path, .. } | Error::Conflict { path, .. } if !is_input(path) => Failure::of_output(error),
         _ => error.into(),
     }
 }

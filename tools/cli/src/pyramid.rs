@@ -55,9 +55,12 @@ fn in_the_way(error: Error, args: &PyramidArgs, options: &PyramidOptions) -> Fai
         Error::Exists { path } => {
             let options = PyramidOptions { overwrite: true, ..options.clone() };
             match offline::Pyramid::new(&args.path, &options) {
-                Err(error @ (Error::Exists { .. } | Error::Format { .. } | Error::Unsupported { .. })) => {
-                    in_the_way(error, args, &options)
-                }
+                Err(
+                    error @ (Error::Exists { .. }
+                    | Error::Conflict { .. }
+                    | Error::Format { .. }
+                    | Error::Unsupported { .. }),
+                ) => in_the_way(error, args, &options),
                 _ => Failure::exists_or_work(&path, "--overwrite replaces the levels"),
             }
         }

@@ -101,7 +101,7 @@ class Bar:
         self._painter.paint(stats.frames_written, self._total, text)
 
     def of(self, images: Iterable[T], every: int = 16) -> Iterator[T]:
-        """Yield ``images``, and show how the run is at every so many of them."""
+        """Yield ``images``, and show how the run is after every ``every`` of them."""
         with self:
             for at, image in enumerate(images):
                 yield image

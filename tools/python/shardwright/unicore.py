@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoanBuffer", "loans"]
 
-#: Of so many frames, metadata and numbers are kept for those who pop images.
+#: Of this many frames, metadata and numbers are kept for those who pop images.
 _KEPT = 4096
 
 

@@ -17,7 +17,7 @@ use crate::pixels::{Bytes, Frames};
 use crate::running::Running;
 use crate::waits::Limit;
 
-/// A copy of so many bytes takes about as long as another thread may keep the interpreter, once it has it: below, to
+/// A copy of this many bytes takes about as long as another thread may keep the interpreter, once it has it: below, to
 /// let it go would make the caller wait longer than the copy takes.
 const DETACHED_BYTES: usize = 16 << 20;
 

@@ -79,7 +79,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         Error::NotFound { path, .. } => {
             return make(py, "NotFoundError", (libc::ENOENT, text, path.display().to_string()), attributes);
         }
-        Error::Format { .. } => "FormatError",
+        Error::Format { .. } | Error::Unfinished { .. } | Error::Conflict { .. } => "FormatError",
         Error::Unsupported { .. } => "UnsupportedError",
         Error::Ended | Error::Aborted | Error::Stopped | Error::InCallback => "EndedError",
         _ => "InternalError",

@@ -40,7 +40,7 @@ struct Numpy {
 }
 
 impl Geometry {
-    /// Of frames that have so many bytes without gaps.
+    /// Of frames that have this many bytes without gaps.
     pub(crate) fn new(py: Python<'_>, config: &Config, frame_bytes: usize) -> PyResult<Self> {
         let size = |from_last: usize| {
             let dim = config.dims.len().checked_sub(from_last).map(|at| &config.dims[at]);

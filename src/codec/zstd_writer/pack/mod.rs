@@ -39,7 +39,7 @@ instructions! {
 }
 
 impl Streams {
-    /// For streams of at most so many bytes.
+    /// For streams of at most this many bytes.
     pub(super) fn new(most_bytes: usize) -> Self {
         Self::with(most_bytes, Instructions::detect())
     }
@@ -73,7 +73,7 @@ impl Streams {
         lengths
     }
 
-    /// Stream `number`, which has so many bytes.
+    /// Stream `number`, which has this many bytes.
     pub(super) fn stream(&self, number: usize, bytes: usize) -> &[u8] {
         &self.packed[number * self.stride..][..bytes]
     }

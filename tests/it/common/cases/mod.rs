@@ -49,9 +49,9 @@ pub enum Pixels {
 pub enum Delivery {
     /// Loaned, filled, committed.
     Loaned,
-    /// Appended, so many at a time.
+    /// Appended, this many at a time.
     Appended(usize),
-    /// Cut out of a larger picture, whose rows are so many bytes longer.
+    /// Cut out of a larger picture, whose rows are this many bytes longer.
     Cropped(usize),
     /// Loaned buffers that hold more than the frame, as `frame_layout` says.
     Margins,

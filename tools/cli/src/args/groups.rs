@@ -7,43 +7,20 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use shardwright::words;
 use shardwright::{
-    BloscCname, Compressor, Config, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, OmeVersion,
-    Orientation, PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    Compressor, Config, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, OmeVersion, Orientation,
+    PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 use super::values::{AxisOrigin, Camera, Length, Rate, bytes, one_of, positive, seconds, whole};
 use crate::failure::Failure;
 
-/// What becomes of a frame that finds the ring full.
-const RING_FULL: [&str; 3] = ["block", "drop-newest", "error"];
-
 /// The formats that are written as frames come.
 const LIVE: [Dialect; 4] = [Dialect::Zarr3, Dialect::Zarr3Transformer, Dialect::Zarr2Sharded, Dialect::Precomputed];
 
-/// The names that `--codec` takes.
-pub(super) const CODECS: [&str; 11] = [
-    "none",
-    "blosc-noise",
-    "blosc-lz4",
-    "blosc-lz4hc",
-    "blosc-zstd",
-    "blosc-zlib",
-    "blosc-blosclz",
-    "zstd",
-    "gzip",
-    "lz4",
-    "zlib",
-];
-
-/// The same while frames come: one of them is chosen then.
-pub(super) const LIVE_CODECS: [&str; 12] = {
-    let mut names = ["auto"; 12];
-    let mut at = 0;
-    while at < CODECS.len() {
-        names[at + 1] = CODECS[at];
-        at += 1;
-    }
-    names
+/// What `--codec` takes where no frames come, for which one would be chosen.
+pub(super) const CODECS: &[Compressor] = match Compressor::ALL {
+    [Compressor::Auto, rest @ ..] => rest,
+    _ => panic!("auto is the first"),
 };
 
 /// What `--orientation` takes, and what each does.
@@ -82,7 +59,7 @@ pub(crate) struct RecordingArgs {
     #[arg(long, value_name = "FORMAT", value_parser = one_of(PixelFormat::ALL, PixelFormat::name))]
     pub(crate) pixel_format: Option<PixelFormat>,
     /// How many of the lowest bits of a raw file's 16-bit pixels are unused: 4 where 12 bits are aligned to the left.
-    /// Pixels are shifted down by so many
+    /// Pixels are shifted down by that many
     #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=15))]
     pub(crate) unused_bits: u32,
     /// Bytes to skip at a raw file's start
@@ -149,8 +126,8 @@ pub(crate) struct PaceArgs {
     #[arg(long, value_name = "FPS|max")]
     pub(crate) rate: Option<Rate>,
     /// What happens to a frame when the ring is full: wait, lose it, or stop
-    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = PossibleValuesParser::new(RING_FULL))]
-    pub(crate) policy: String,
+    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = one_of(RingFull::ALL, RingFull::name))]
+    pub(crate) policy: RingFull,
     /// How long to wait at most with --policy block, in seconds; past it the run stops [default: for ever]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
@@ -167,8 +144,8 @@ pub(crate) struct LayoutArgs {
     /// The codec of chunks; blosc-noise is blosc-lz4 at level 1 with bit shuffle, written by an encoder for camera
     /// noise; auto takes blosc-lz4 or blosc-zstd, whichever is faster here, and lowers its effort when the ring fills
     /// [default: blosc-lz4; none for a precomputed volume]
-    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(LIVE_CODECS))]
-    pub(crate) codec: Option<String>,
+    #[arg(long, value_name = "CODEC", value_parser = one_of(Compressor::ALL, Compressor::name))]
+    pub(crate) codec: Option<Compressor>,
     #[command(flatten)]
     pub(crate) encoding: EncodingArgs,
     /// Chunk shape in elements, slowest dimension first, of all dimensions or only the last ones; 0: automatic
@@ -222,7 +199,7 @@ pub(crate) struct RunArgs {
     /// Write smaller levels while frames come, each half as large as the one before: how pixels become one
     #[arg(long, value_name = "METHOD", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
     pub(crate) pyramid: Option<PyramidMethod>,
-    /// With --pyramid, so many levels beside level 0 [default: until y and x have 256 pixels at most]
+    /// With --pyramid, the number of levels beside level 0 [default: until y and x have 256 pixels at most]
     #[arg(long, value_name = "N", requires = "pyramid")]
     pub(crate) levels: Option<usize>,
     /// With --pyramid, halve z, too: always, or auto: once planes are no further apart than pixels
@@ -417,24 +394,24 @@ impl RunArgs {
 impl LayoutArgs {
     /// The compressor that `--codec`, `--level` and `--shuffle` describe together.
     pub(crate) fn compressor(&self) -> Result<Compressor, Failure> {
-        let usual = if self.dialect == Dialect::Precomputed { "none" } else { "blosc-lz4" };
-        compressor(self.codec.as_deref().unwrap_or(usual), self.encoding.level, self.encoding.shuffle)
+        let usual = if self.dialect == Dialect::Precomputed { Compressor::None } else { Compressor::default() };
+        compressor(self.codec.unwrap_or(usual), self.encoding.level, self.encoding.shuffle)
     }
 }
 
-pub(super) fn compressor(codec: &str, level: Option<i32>, shuffle: Option<Shuffle>) -> Result<Compressor, Failure> {
-    let blosc = codec.strip_prefix("blosc-");
-    if shuffle.is_some() && blosc.is_none() {
+pub(super) fn compressor(
+    codec: Compressor,
+    level: Option<i32>,
+    shuffle: Option<Shuffle>,
+) -> Result<Compressor, Failure> {
+    let is_noise = matches!(codec, Compressor::BloscNoise { .. });
+    if shuffle.is_some() && !is_noise && !matches!(codec, Compressor::Blosc { .. }) {
         return Err(Failure::Usage(format!("--shuffle belongs to the blosc codecs, but --codec is {codec}")));
     }
-    if codec == "blosc-noise" {
-        if level.is_some() || shuffle.is_some() {
-            return Err(Failure::Usage(
-                "blosc-noise has no --level or --shuffle: it is one way to write LZ4 at level 1 with bit shuffle"
-                    .into(),
-            ));
-        }
-        return Ok(Compressor::BloscNoise { block_bytes: 0 });
+    if is_noise && (level.is_some() || shuffle.is_some()) {
+        return Err(Failure::Usage(
+            "blosc-noise has no --level or --shuffle: it is one way to write LZ4 at level 1 with bit shuffle".into(),
+        ));
     }
     let within = |lowest: i32, highest: i32| {
         let level = level.unwrap_or(1);
@@ -443,35 +420,29 @@ pub(super) fn compressor(codec: &str, level: Option<i32>, shuffle: Option<Shuffl
         }
         Err(Failure::Usage(format!("--level {level} is not possible with --codec {codec}: {lowest} to {highest}")))
     };
-    if let Some(name) = blosc {
-        let cname = name.parse::<BloscCname>().map_err(|error| Failure::Usage(error.to_string()))?;
-        let (level, shuffle) = (within(0, 9)? as u8, shuffle.unwrap_or_default());
-        return Ok(Compressor::Blosc { cname, level, shuffle, block_bytes: 0 });
-    }
-    match codec {
-        "zstd" => Ok(Compressor::Zstd { level: within(-131_072, 22)? }),
-        "gzip" => Ok(Compressor::Gzip { level: within(0, 9)? as u8 }),
-        "zlib" => Ok(Compressor::Zlib { level: within(0, 9)? as u8 }),
-        _ if level.is_some() => Err(Failure::Usage(format!("--level means nothing to --codec {codec}"))),
-        "lz4" => Ok(Compressor::Lz4),
-        "auto" => Ok(Compressor::Auto),
-        _ => Ok(Compressor::None),
-    }
+    Ok(match codec {
+        Compressor::Blosc { cname, block_bytes, .. } => {
+            Compressor::Blosc { cname, level: within(0, 9)? as u8, shuffle: shuffle.unwrap_or_default(), block_bytes }
+        }
+        Compressor::Zstd { .. } => Compressor::Zstd { level: within(-131_072, 22)? },
+        Compressor::Gzip { .. } => Compressor::Gzip { level: within(0, 9)? as u8 },
+        Compressor::Zlib { .. } => Compressor::Zlib { level: within(0, 9)? as u8 },
+        _ if level.is_some() => {
+            return Err(Failure::Usage(format!("--level means nothing to --codec {codec}")));
+        }
+        other => other,
+    })
 }
 
 impl PaceArgs {
     /// What the engine does when the ring is full.
     pub(crate) fn ring_full(&self) -> Result<RingFull, Failure> {
-        if self.timeout.is_some() && self.policy != "block" {
-            return Err(Failure::Usage(format!(
-                "--timeout belongs to --policy block, but --policy is {}",
-                self.policy
-            )));
+        match (self.policy, self.timeout) {
+            (RingFull::Block { .. }, timeout) => Ok(RingFull::Block { timeout }),
+            (policy, None) => Ok(policy),
+            (policy, Some(_)) => {
+                Err(Failure::Usage(format!("--timeout belongs to --policy block, but --policy is {policy}")))
+            }
         }
-        Ok(match self.policy.as_str() {
-            "drop-newest" => RingFull::DropNewest,
-            "error" => RingFull::Error,
-            _ => RingFull::Block { timeout: self.timeout },
-        })
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct PyramidArgs {
     /// How pixels become one: mean, median, min, max, the first one, or the most frequent one (for labels)
     #[arg(long, default_value = "mean", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
     pub(crate) method: PyramidMethod,
-    /// Make so many levels beside level 0, as far as there is something to halve [default: until y and x have 256
+    /// How many levels to make beside level 0, as far as there is something to halve [default: until y and x have 256
     /// pixels at most]
     #[arg(long, value_name = "N")]
     pub(crate) levels: Option<usize>,

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use shardwright::offline::ChunkOrder;
-use shardwright::{Codec, Dialect, IndexLocation, OmeVersion};
+use shardwright::{Codec, Compressor, Dialect, IndexLocation, OmeVersion};
 
 use super::groups::{CODECS, EncodingArgs, ReportArgs, TrustArgs, VolumeArgs, WorkArgs, compressor};
 use super::help;
@@ -31,9 +30,9 @@ pub(crate) struct RepackArgs {
     pub(crate) dialect: Option<Dialect>,
     /// The codec of chunks; blosc-noise is blosc-lz4 at level 1 with bit shuffle, written by an encoder for camera
     /// noise [default: unchanged]
-    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
+    #[arg(long, value_name = "CODEC", value_parser = one_of(CODECS, Compressor::name))]
     #[arg(help_heading = "Layout and codec")]
-    pub(crate) codec: Option<String>,
+    pub(crate) codec: Option<Compressor>,
     #[command(flatten)]
     pub(crate) encoding: EncodingArgs,
     /// End every shard's index with a CRC-32C, which only zarr3 has [default: unchanged]
@@ -91,7 +90,7 @@ impl RepackArgs {
     /// The codec that the options describe; `None` to keep what is.
     pub(crate) fn codec(&self) -> Result<Option<Codec>, Failure> {
         let EncodingArgs { level, shuffle, no_checksum, .. } = &self.encoding;
-        let Some(codec) = &self.codec else {
+        let Some(codec) = self.codec else {
             if level.is_some() || shuffle.is_some() || *no_checksum {
                 return Err(Failure::Usage("--level, --shuffle and --no-checksum belong to --codec".into()));
             }

@@ -62,7 +62,7 @@ impl FromStr for Camera {
 pub(crate) enum Rate {
     /// As fast as the writer takes them.
     Max,
-    /// So many a second.
+    /// This many a second.
     Fps(f64),
 }
 

@@ -55,7 +55,7 @@ def _stored(array: ArraySettings) -> list[Dimension]:
 
 
 def image(array: ArraySettings, levels: int) -> dict[str, Any]:
-    """Return the attributes of an image of so many levels."""
+    """Return the attributes of an image of this many levels."""
     dimensions = _stored(array)
     axes = [
         {"name": dimension.name}

@@ -18,6 +18,6 @@ def frame_bytes(array: ArraySettings) -> int:
 
 
 def ring_bytes(array: ArraySettings, arrays: int) -> int:
-    """Return the bytes for the ring of one of so many arrays."""
+    """Return the bytes for the ring of one of this many arrays."""
     acquired = [(dimension.array_size_px, dimension.chunk_size_px) for dimension in array.dimensions[:-2]]
     return ring_bytes_of(frame_bytes(array), acquired, _RING_BYTES // arrays)

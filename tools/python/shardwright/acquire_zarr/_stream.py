@@ -28,7 +28,7 @@ _KINDS = {
 #: Less is a short run.
 _SHORT_BYTES = 1 << 30
 _SHUFFLES = ("none", "byte", "bit")
-#: So many numbers at most are left out at once.
+#: This many numbers at most are left out at once.
 _LEAP_MAX = 8192
 
 

@@ -270,7 +270,7 @@ impl Set {
     }
 }
 
-/// The axes of planes whose pixels have so many samples.
+/// The axes of planes whose pixels have this many samples.
 fn axes(image: &OmeImage, samples: u64) -> Axes {
     let [x_step, y_step, z_step] = image.pixel_size;
     let [x_place, y_place, z_place] = image.place;

@@ -273,7 +273,7 @@ impl PixelEncoding {
         (self.piece_width * self.samples_together() * self.bits).div_ceil(8)
     }
 
-    /// Bytes of a piece with so many rows before compression.
+    /// Bytes of a piece with this many rows before compression.
     pub(crate) fn piece_bytes(&self, rows: u64) -> Option<u64> {
         self.row_bytes().checked_mul(rows)
     }
