@@ -93,8 +93,8 @@ impl Hearing {
 /// whole process. On return, the function before is not called any more. A child after a fork tells nobody until it
 /// calls this itself, and never waits for what a thread of its parent was doing.
 ///
-/// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in
-/// a Rust program that has a subscriber for `tracing` of its own.
+/// Errors: SW_ERROR_BUSY in a callback or a storage's function; SW_ERROR_ARGUMENT for a wrong level;
+/// SW_ERROR_UNSUPPORTED in a Rust program that has a subscriber for `tracing` of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, context: *mut c_void) -> sw_status {
     boundary(|| {
