@@ -1431,8 +1431,8 @@ sw_status sw_finish_all(struct sw_acquisition *const *acquisitions, size_t count
 // whole process. On return, the function before is not called any more. A child after a fork tells nobody until it
 // calls this itself, and never waits for what a thread of its parent was doing.
 //
-// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in
-// a Rust program that has a subscriber for `tracing` of its own.
+// Errors: SW_ERROR_BUSY in a callback or a storage's function; SW_ERROR_ARGUMENT for a wrong level;
+// SW_ERROR_UNSUPPORTED in a Rust program that has a subscriber for `tracing` of its own.
 sw_status sw_set_log(sw_log_level level, sw_log_fn callback, void *context);
 
 // Has the keys of shards told to `callback` that are closed from now on: such a shard is complete, and with `sync` on
