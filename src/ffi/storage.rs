@@ -203,26 +203,23 @@ impl Blob for CallerBlob {
 
     fn publish(&self) -> io::Result<()> {
         let storage = &self.functions.0;
+        let Some(publish) = storage.publish else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        storage.publish.map_or(Ok(()), |publish| {
-            outcome(callback::calling(self.of, || unsafe { publish(storage.context, self.blob) }))
-        })
+        outcome(callback::calling(self.of, || unsafe { publish(storage.context, self.blob) }))
     }
 
     fn sync(&self) -> io::Result<()> {
         let storage = &self.functions.0;
+        let Some(sync) = storage.sync else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        storage
-            .sync
-            .map_or(Ok(()), |sync| outcome(callback::calling(self.of, || unsafe { sync(storage.context, self.blob) })))
+        outcome(callback::calling(self.of, || unsafe { sync(storage.context, self.blob) }))
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         let storage = &self.functions.0;
+        let Some(punch) = storage.punch else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        storage.punch.map_or(Ok(()), |punch| {
-            outcome(callback::calling(self.of, || unsafe { punch(storage.context, self.blob, offset, len) }))
-        })
+        outcome(callback::calling(self.of, || unsafe { punch(storage.context, self.blob, offset, len) }))
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
