@@ -411,7 +411,8 @@ typedef struct sw_memory {
 // sw_abort and sw_free are SW_ERROR_BUSY in them. What is durable before its shard is closed: with an index of at most
 // 31 chunks, or without a checksum; others can't be replaced safely by `write_at`. Functions that are not `write_at`
 // are never called by a thread that encodes. None is called any more when sw_free, or sw_create_in with an error, has
-// returned.
+// returned. What a run has left that was killed, or whose last documents could not be put, is recovered in a folder:
+// that of the files under their keys.
 typedef struct sw_storage {
     // sizeof(sw_storage).
     size_t size;

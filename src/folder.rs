@@ -14,7 +14,7 @@ use crate::fs::{
     Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap,
     sync_folder_of,
 };
-use crate::replaceable::{is_dataset, refuse_part};
+use crate::replaceable::{is_dataset, refuse_part, refuse_within_array};
 
 /// A folder that this process made and locked.
 #[derive(Debug)]
@@ -52,6 +52,7 @@ impl Folder {
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
         Lock::refuse_within(path)?;
+        refuse_within_array(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -76,7 +77,7 @@ impl Folder {
             }
             // Who replaces a dataset around this one takes its lock before looking for this one's.
             Lock::refuse_within(path)?;
-            if held.has_files()? { Err(Error::Exists { path: path.to_path_buf() }) } else { Ok((held, lock)) }
+            if held.has_files()? { Err(Error::exists(path)) } else { Ok((held, lock)) }
         });
         match begun {
             Ok((held, lock)) => Ok(Self { held, existed, parents, replaced: None, lock: Some(lock) }),
@@ -103,7 +104,7 @@ impl Folder {
             return Err(Error::conflict(path, reason));
         }
         if !overwrite {
-            return Err(Error::Exists { path: path.to_path_buf() });
+            return Err(Error::exists(path));
         }
         // Who holds it is the only one who may move the folder.
         let old_lock = Lock::take(&old.root()).map_err(|error| named(error, path))?;

@@ -35,6 +35,19 @@ pub(crate) fn refuse_part(path: &Path, root: &Path, at_key: bool) -> Result<()> 
     Err(Error::conflict(path, reason))
 }
 
+/// Refuses a path below an array, or in a dataset whose documents stand in one place: what is there are chunks.
+pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
+    let is_array = |above: &&Path| {
+        let is_said_by = |name: &&str| {
+            document(&above.join(name)).is_some_and(|document| format::leaves_no_room_below(name, &document))
+        };
+        format::OF_DATASETS.iter().any(is_said_by)
+    };
+    let Some(above) = path.ancestors().skip(1).find(is_array) else { return Ok(()) };
+    let reason = format!("lies in {}, among the chunks of an array; choose a path beside it", above.display());
+    Err(Error::conflict(path, reason))
+}
+
 /// Whether the folder is an image of this crate's writer, in any dialect.
 fn is_image(root: &Path) -> bool {
     let own = |attributes: &Value| provenance::is_of_writer(attributes) && !provenance::is_level(attributes);

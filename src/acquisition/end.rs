@@ -60,7 +60,7 @@ impl Acquisition {
 
     /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays
     /// readable, and the dataset's attributes say that it is not complete. If no frame was committed, the dataset
-    /// disappears.
+    /// disappears, also from a storage of the caller's own.
     pub fn abort(mut self) {
         self.engine.aborting.store(true, Relaxed);
         if !Pool::is_one_of_any() {
@@ -263,9 +263,14 @@ impl Acquisition {
         let error = match error {
             Error::Io { action, path, source } if !hidden.is_empty() => {
                 let (first, last) = (hidden.start, hidden.end - 1);
+                // It knows paths alone.
+                let place = match self.image.root().is_in_storage() {
+                    true => " of a folder with the files of the storage",
+                    false => "",
+                };
                 let text = format!(
                     "{source}; frames {first} to {last} are in their shards as far as they came, but readers do not \
-                     see them before `shardwright recover`"
+                     see them before `shardwright recover`{place}"
                 );
                 Error::io(action, path, std::io::Error::new(source.kind(), text))
             }

@@ -69,7 +69,9 @@ pub struct Config {
     pub volume: Volume,
     /// How bytes reach the file.
     pub storage: StorageKind,
-    /// The value of pixels that were never acquired. Converted to `dtype`.
+    /// The value of pixels that were never acquired. Converted to `dtype`; a number that this doesn't hold is refused.
+    /// An `f64` can be every integer up to 2^53, and beyond that some. It can be neither the largest of [`Dtype::U64`]
+    /// nor that of [`Dtype::I64`]: for these stands the number above, 2^64 and 2^63.
     #[serde(with = "fill_value")]
     pub fill_value: f64,
     /// Leave out chunks that hold only the fill value. Readers see the fill value there.

@@ -24,7 +24,8 @@ use crate::storage::{Blob, Storage};
 /// sw_abort and sw_free are SW_ERROR_BUSY in them. What is durable before its shard is closed: with an index of at most
 /// 31 chunks, or without a checksum; others can't be replaced safely by `write_at`. Functions that are not `write_at`
 /// are never called by a thread that encodes. None is called any more when sw_free, or sw_create_in with an error, has
-/// returned.
+/// returned. What a run has left that was killed, or whose last documents could not be put, is recovered in a folder:
+/// that of the files under their keys.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_storage {

@@ -120,7 +120,7 @@ impl Plan {
             return Err(Error::config("dialect", config.dialect, reason));
         }
         let mut plan = Self::on_disk(config)?;
-        dims::check_names(&config.dims)?;
+        dims::check_names(config)?;
         let Self { frame, layers, shards, shard, frames_total, workers, .. } = &plan;
         let (frames_total, workers, tiles) = (*frames_total, *workers, plan.tiles.len());
         plan.ring = RingPlan::new(config, &Served { frame, layers, shards, shard, frames_total, workers, tiles })?;

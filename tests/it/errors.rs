@@ -388,7 +388,7 @@ fn a_dataset_in_the_way() {
     }
     acquisition.finish().unwrap();
     let error = refused(folder.path(), "run.zarr", tiny(None, 8));
-    assert!(matches!(&error, Error::Exists { path: named } if *named == path), "{error:?}");
+    assert!(matches!(&error, Error::Exists { path: named, .. } if *named == path), "{error:?}");
     assert!(error.to_string().contains("allow overwriting"), "{error}");
 }
 
@@ -426,7 +426,7 @@ fn images_of_a_dataset_need_names_of_their_own() {
         assert_eq!(beside, [".shardwright.ballast.partial", ".shardwright.lock", "OME", "left", "zarr.json"]);
     }
     let error = dataset.acquisition("left", tiny(None, 8)).unwrap_err();
-    assert!(matches!(&error, Error::Exists { path } if path.ends_with("left")), "{error:?}");
+    assert!(matches!(&error, Error::Exists { path, .. } if path.ends_with("left")), "{error:?}");
     left.finish().unwrap();
 }
 

@@ -275,7 +275,8 @@ fn the_error_of_the_last_document_alone_tells_of_frames_that_it_hides() {
     let unfinished = last.join().unwrap();
     let text = unfinished.to_string();
     assert!(text.contains("frames 0 to 5 are in their shards"), "{text}");
-    assert!(text.contains("before `shardwright recover` (6 of 6 accepted frames"), "{text}");
+    let where_to = "before `shardwright recover` of a folder with the files of the storage (6 of 6 accepted frames";
+    assert!(text.contains(where_to), "{text}");
 }
 
 /// A frame of which no record says that it came looks like one that never did.
