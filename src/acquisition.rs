@@ -91,7 +91,8 @@ impl Acquisition {
     /// # Errors
     ///
     /// [`Error::Config`] with the field and the value that can't work. Where the path can't be used, [`Error::Exists`]
-    /// for a dataset, [`Error::Conflict`] for anything else that stands there, [`Error::Locked`] or [`Error::Io`].
+    /// for a dataset, [`Error::Conflict`] for anything else that stands there and for an array around it,
+    /// [`Error::NotFound`] for an empty one, [`Error::Locked`] or [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, config: Config) -> Result<Self> {
         Self::create_at(path.as_ref(), config, None)
     }
@@ -470,6 +471,12 @@ impl Acquisition {
     #[cfg(feature = "capi")]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// By which the dataset of the image is known.
+    #[cfg(feature = "capi")]
+    pub(crate) fn dataset_identity(&self) -> usize {
+        self.image.root().identity()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::fs::{
     FileLock, Identity, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap,
     sync_folder_of,
 };
+use crate::replaceable::refuse_within_array;
 use crate::storage::Archive;
 
 /// By this end of its name, a dataset is an archive.
@@ -63,6 +64,7 @@ impl ArchiveFile {
         // Else an archive whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path)?;
         Lock::refuse_within(path)?;
+        refuse_within_array(path)?;
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::new_at(path, uuid),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(refuse_file(path)),
@@ -78,9 +80,7 @@ impl ArchiveFile {
         let folder = path.parent().unwrap_or(path);
         let parents = make_folders(folder).map_err(|error| Error::io("create", folder, error))?;
         let begun = begin(path, path, uuid).map_err(|error| match error {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
-                Error::Exists { path: path.to_path_buf() }
-            }
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => Error::exists(path),
             other => other,
         });
         match begun {
@@ -108,7 +108,7 @@ impl ArchiveFile {
         }
         if !overwrite {
             Lock::look(path)?;
-            return Err(Error::Exists { path: path.to_path_buf() });
+            return Err(Error::exists(path));
         }
         // Who holds it is the only one who may take its name.
         let lock = Lock::hold_file(&old, path)?;

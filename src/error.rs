@@ -41,7 +41,7 @@ pub enum Error {
         reason: String,
     },
     /// The operating system refused something.
-    #[error("can't {action} {}: {source}", path.display())]
+    #[error("can't {action} {}: {source}", Named(path))]
     Io {
         /// What was being done, as a verb: "create", "sync", …
         action: &'static str,
@@ -73,7 +73,10 @@ pub enum Error {
         waited: Duration,
     },
     /// Pixels that are not a whole frame.
-    #[error("{got} bytes are not a whole number of frames of {expected} bytes")]
+    #[error(
+        "{got} bytes are not a whole number of frames of {expected} bytes{}",
+        if *got == 0 { "; give at least one frame" } else { "" }
+    )]
     FrameSize {
         /// Bytes given.
         got: usize,
@@ -108,11 +111,13 @@ pub enum Error {
         /// What would have been right.
         reason: String,
     },
-    /// The output exists and `overwrite` is off.
-    #[error("{} already exists; choose another path, or, of a whole dataset, allow overwriting", path.display())]
+    /// The output exists, and is not to be replaced.
+    #[error("{} already exists; {help}", path.display())]
     Exists {
         /// The path in the way.
         path: PathBuf,
+        /// What can be done about it.
+        help: &'static str,
     },
     /// A storage of the caller's own [holds something](crate::Storage::is_used), which no run replaces.
     #[error("the storage ({storage}) already holds something, which is never replaced; give one that is empty")]
@@ -135,7 +140,7 @@ pub enum Error {
         reason: String,
     },
     /// A file or document that does not hold what it should.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", Named(path))]
     Format {
         /// The file.
         path: PathBuf,
@@ -143,7 +148,7 @@ pub enum Error {
         reason: String,
     },
     /// A file or document that may be right, but holds what this library does not read.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", Named(path))]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -151,7 +156,7 @@ pub enum Error {
         reason: String,
     },
     /// A path at which there is no dataset, or none of what was asked for.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", Named(path))]
     NotFound {
         /// The path.
         path: PathBuf,
@@ -160,7 +165,7 @@ pub enum Error {
     },
     /// A dataset whose writer was stopped before it finished, and which nobody has recovered. One whose writer is still
     /// at work is [`Locked`](Self::Locked).
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", Named(path))]
     Unfinished {
         /// The dataset.
         path: PathBuf,
@@ -168,7 +173,7 @@ pub enum Error {
         reason: String,
     },
     /// Something that is not damaged is in the way: of an output, or because it changed during the call.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", Named(path))]
     Conflict {
         /// What is in the way.
         path: PathBuf,
@@ -184,8 +189,8 @@ pub enum Error {
     /// The run was aborted: frames that waited in the ring are lost.
     #[error("the acquisition was aborted; frames that waited in the ring are lost")]
     Aborted,
-    /// An operation on a finished dataset was stopped by its caller. What was finished of it stays, and another call
-    /// goes on from there.
+    /// An operation on a finished dataset was stopped by its caller. What was finished of it stays, and the same
+    /// operation goes on from there when it is begun anew: of a `Repack`, with a new one.
     #[error("stopped before the end; what was finished stays, and another call goes on from there")]
     Stopped,
     /// A function is told of closed shards already, and one can be set for a run.
@@ -230,7 +235,7 @@ pub enum ErrorKind {
     StorageFull,
     /// The acquisition has ended or was aborted, or can't be waited for from where the call was made.
     Ended,
-    /// An operation on a finished dataset was stopped by its caller. It may be repeated.
+    /// An operation on a finished dataset was stopped by its caller. It may be begun anew.
     Stopped,
     /// A thread panicked, or a codec failed at what it should be able to do.
     Internal,
@@ -287,6 +292,15 @@ impl fmt::Display for WrongStride {
         let needed = (rows - 1).checked_mul(got).and_then(|last| last.checked_add(row_bytes));
         let needed = needed.map_or("more bytes than memory holds".to_owned(), |needed| format!("{needed} bytes"));
         write!(f, "{rows} rows of {row_bytes} bytes take {needed} then, and {bytes} are given")
+    }
+}
+
+/// A path of which something is left to be seen.
+struct Named<'a>(&'a Path);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.as_os_str().is_empty() { f.write_str("\"\"") } else { self.0.display().fmt(f) }
     }
 }
 
@@ -370,6 +384,16 @@ impl Error {
     /// Whether the call may be repeated later: the ring was full, nothing is broken.
     pub fn is_ring_full(&self) -> bool {
         matches!(self, Self::RingFull { .. })
+    }
+
+    /// Something in the way of a caller that may ask to have it replaced.
+    pub(crate) fn exists(path: impl Into<PathBuf>) -> Self {
+        Self::Exists { path: path.into(), help: "choose another path, or allow overwriting" }
+    }
+
+    /// Something in the way that is never replaced.
+    pub(crate) fn exists_for_good(path: impl Into<PathBuf>) -> Self {
+        Self::Exists { path: path.into(), help: "choose another path" }
     }
 
     pub(crate) fn config(field: &'static str, value: impl fmt::Display, reason: impl Into<String>) -> Self {

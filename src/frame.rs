@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use crate::config::PixelFormat::Plain;
 use crate::dtype::Element;
 use crate::engine::{Arrival, Engine};
 use crate::error::{Error, Result};
@@ -78,7 +79,8 @@ impl FrameMut {
         self.loan.pixels_mut()
     }
 
-    /// The buffer as elements of the array's type, as [`bytes`](Self::bytes) has them as bytes.
+    /// The buffer as elements of the array's type, as [`bytes`](Self::bytes) has them as bytes. With
+    /// [`unused_low_bits`](crate::Config::unused_low_bits), they are the camera's, which are yet to be shifted down.
     ///
     /// ```
     /// # use shardwright::{Acquisition, Config, Dim, Dtype, Memory, Record};
@@ -102,9 +104,9 @@ impl FrameMut {
         if T::DTYPE != dtype {
             return Err(Error::config("dtype", dtype, format!("its elements are no {}", T::DTYPE)));
         }
-        if plan_frame.camera.as_ref().is_some_and(|camera| camera.unpacker.is_some()) {
-            let reason = "pixels of another format than the array's lie in its buffers; fill them as bytes";
-            return Err(Error::config("pixel_format", T::DTYPE, reason));
+        if let Some(format) = plan_frame.camera.as_ref().map(|camera| camera.format).filter(|format| *format != Plain) {
+            let reason = "its pixels are no elements as they lie in the buffer; fill it as bytes";
+            return Err(Error::config("pixel_format", format, reason));
         }
         Ok(T::of_bytes(self.loan.pixels_mut()))
     }

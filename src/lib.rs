@@ -30,6 +30,15 @@
 //! What a program may want to know of a run while it goes on is told to its `tracing` subscriber. One that panics loses
 //! that line, and nothing else.
 //!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `offline` (default) | the module `offline`: to read, check, recover and change finished datasets |
+//! | `zarrs` | `offline::Store` as a storage of the crate `zarrs`: the traits of `zarrs_storage` 0.4; with `offline` |
+//! | `capi` | the C interface of `include/shardwright.h` |
+//! | `toml` | configurations of the C interface may be TOML, too |
+//!
 //! # Words
 //!
 //! A *layer* is the frames that one row of chunks needs: as many as a chunk is deep. A *tile* is a rectangle of a
@@ -70,6 +79,7 @@ pub mod pixels;
 mod plan;
 mod processor;
 mod record;
+mod replaceable;
 mod ring;
 mod shard;
 mod stats;

@@ -11,9 +11,11 @@ use crate::format::layout::Layout;
 use crate::format::{Metadata, zarr3};
 use crate::geometry::Tile;
 use crate::offline::Array;
+use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use crate::plan::FramePlan;
-use crate::shard::ParkedChunks;
+use crate::shard::{ParkedChunks, ShardPosition};
+use crate::storage::Archive;
 
 // A frame is on its way for as long as it takes to sort it into its layer, or to write its chunks.
 const LOOK_UP_EVERY: Duration = Duration::from_micros(200);
@@ -28,8 +30,8 @@ impl Acquisition {
     /// # Errors
     ///
     /// [`Error::FrameSize`] if `out` is not as long as the array's rows and columns are; [`Error::Unsupported`] for
-    /// frames that only a shard has of a storage of the caller's own, or of a precomputed volume; [`Error::Io`] and
-    /// [`Error::Format`] for what can't be read.
+    /// frames that only a closed shard has of a storage of the caller's own, or an open one of a precomputed volume;
+    /// [`Error::Io`] and [`Error::Format`] for what can't be read.
     pub fn read_frame(&self, number: u64, out: &mut [u8]) -> Result<()> {
         let frame = &self.engine.plan.frame;
         if out.len() != frame.array_bytes {
@@ -60,7 +62,10 @@ impl Acquisition {
                     };
                     self.read_open(first_chunk, place, read, out)?;
                 }
-                Whereabouts::Closed => self.read_closed(number, out)?,
+                Whereabouts::Closed => {
+                    fills(out);
+                    self.read_closed(number, out)?;
+                }
                 Whereabouts::OnItsWay => {
                     std::thread::sleep(LOOK_UP_EVERY);
                     continue;
@@ -75,7 +80,7 @@ impl Acquisition {
         &self,
         first_chunk: usize,
         place: usize,
-        read: impl Fn(usize, usize, &mut Vec<u8>) -> Result<bool>,
+        mut read: impl FnMut(usize, usize, &mut Vec<u8>) -> Result<bool>,
         out: &mut [u8],
     ) -> Result<()> {
         let plan = &self.engine.plan;
@@ -110,7 +115,12 @@ impl Acquisition {
     fn read_closed(&self, number: u64, out: &mut [u8]) -> Result<()> {
         let plan = &self.engine.plan;
         let Some(folder) = self.image.array_folder(&plan.array.layout) else {
-            return Err(self.unsupported("a frame in a closed shard can't be read from a storage of the caller's own"));
+            return match self.image.root().archive() {
+                Some(archive) => self.read_from_archive(archive, number, out),
+                None => {
+                    Err(self.unsupported("a frame in a closed shard can't be read from a storage of the caller's own"))
+                }
+            };
         };
         let position = plan.order.position(number);
         let mut metadata = plan.array.clone();
@@ -125,6 +135,32 @@ impl Acquisition {
         let FramePlan { array_bytes, array_row_bytes, dtype, .. } = plan.frame;
         shape.extend([array_bytes / array_row_bytes, array_row_bytes / dtype.size()].map(|length| length as u64));
         self.array(&folder, metadata).read_region(&start, &shape, out)
+    }
+
+    /// From the entries of an archive: its directory in the file may be behind.
+    fn read_from_archive(&self, archive: &Archive, number: u64, out: &mut [u8]) -> Result<()> {
+        let plan = &self.engine.plan;
+        let (layer, shard) = (plan.layers.locate(number), plan.shards.locate(number));
+        let first_chunk = plan.first_chunk(&plan.layers.grid_position(layer.block, layer.cell));
+        let grid = plan.shards.grid_position(shard.block, shard.cell);
+        // Tiles of one shard follow each other.
+        let mut latest: Option<(usize, Option<(ShardFile, Index)>)> = None;
+        let open = |across: usize| {
+            let key = self.image.shard_key(plan, &ShardPosition { grid, across });
+            let Some((file, at, len)) = archive.find(&key) else { return Ok(None) };
+            let file = ShardFile::in_archive(self.image.storage().path_of(&key), file, at, len);
+            let index = Index::read(&file, &plan.array.layout, &plan.shard_position(&grid, across), None)?;
+            Ok::<_, Error>(Some((file, index)))
+        };
+        let read = |across: usize, chunk: usize, encoded: &mut Vec<u8>| {
+            if latest.as_ref().is_none_or(|(of, _)| *of != across) {
+                latest = Some((across, open(across)?));
+            }
+            let Some((_, Some((file, index)))) = &latest else { return Ok(false) };
+            let range = index.entry(chunk as u64).map_err(|reason| Error::format(file.path(), reason))?;
+            range.map_or(Ok(false), |range| file.read(range, encoded).map(|()| true))
+        };
+        self.read_open(first_chunk, layer.place as usize, read, out)
     }
 
     fn array(&self, folder: &Path, metadata: Metadata) -> Array {

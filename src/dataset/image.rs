@@ -106,7 +106,7 @@ impl ImageWriter {
     /// An image whose documents are yet to be written, and which is yet to be [listed](Self::list).
     pub(crate) fn new(root: Arc<Root>, name: Option<&str>, config: Config, plan: &Plan) -> Result<Self> {
         if let Some(name) = name.filter(|name| root.has_image(name)) {
-            return Err(Error::Exists { path: root.path().join(name) });
+            return Err(Error::Exists { path: root.path().join(name), help: "choose another name" });
         }
         root.check_version(config.ome)?;
         name.map_or(Ok(()), |name| root.check_label(name, &config, plan.levels.len()))?;

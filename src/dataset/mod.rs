@@ -35,8 +35,10 @@ use crate::folder::Folder;
 use crate::format::provenance::hex;
 use crate::fs::{lost_pages, system};
 use crate::plan::Plan;
+#[cfg(feature = "offline")]
+use crate::storage::Archive;
 use crate::storage::trial::{self, Expected};
-use crate::storage::{ArchiveView, Directory, DiskReserve, Storage, StorageSpeed};
+use crate::storage::{ArchiveView, Directory, DiskReserve, OwnStorage, Storage, StorageSpeed};
 use crate::sync::Unpoisoned;
 
 /// What all images of a dataset share. It lives as long as the last of them.
@@ -60,32 +62,38 @@ pub(crate) struct Root {
 enum Location {
     Folder(Box<Folder>),
     Archive(Box<ArchiveFile>),
-    Storage(Arc<dyn Storage>),
+    Storage(Arc<OwnStorage>),
 }
 
 impl Root {
     pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
+        Self::create_at(path, false, overwrite, several)
+    }
+
+    fn create_at(path: &Path, at_key: bool, overwrite: bool, several: bool) -> Result<Self> {
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
         let suffix = &hex(&uuid)[..8];
         let location = match is_archive_name(path) {
             true => Location::Archive(Box::new(ArchiveFile::create(path, overwrite, suffix, uuid)?)),
-            false => Location::Folder(Box::new(Folder::create(path, overwrite, suffix)?)),
+            false => Location::Folder(Box::new(Folder::create(path, overwrite, at_key, suffix)?)),
         };
         Ok(Self::new(location, uuid, several))
     }
 
     /// The same of one image, perhaps within groups that were looked at.
     pub(crate) fn create_within(path: &Path, around: Option<&Around>, overwrite: bool) -> Result<Self> {
-        let mut root = Self::create(around.map_or(path, |around| &around.path), overwrite, false)?;
+        let place = around.map_or(path, |around| &around.path);
+        let mut root = Self::create_at(place, around.is_some(), overwrite, false)?;
         around.map_or(Ok(()), |around| around.make(&mut root.groups)).map(|()| root)
     }
 
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
-        if caught(|| Ok(storage.is_used()))? {
-            return Err(Error::StorageUsed { storage: storage.name() });
-        }
-        let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.name(), e))?;
-        Ok(Self::new(Location::Storage(storage), uuid, several))
+        let keep = Arc::default();
+        let storage = Arc::new(OwnStorage::new(storage, Arc::clone(&keep))?);
+        let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.called(), e))?;
+        let mut root = Self::new(Location::Storage(storage), uuid, several);
+        root.keep = keep;
+        Ok(root)
     }
 
     fn new(location: Location, uuid: [u8; 16], several: bool) -> Self {
@@ -122,7 +130,7 @@ impl Root {
 
     pub(super) fn storage(&self, config: &Config, plan: &Plan) -> Result<(Arc<dyn Storage>, String)> {
         let (folder, path) = match &self.location {
-            Location::Storage(storage) => return Ok((storage.clone(), storage.name().to_owned())),
+            Location::Storage(storage) => return Ok((storage.clone(), storage.called().to_owned())),
             Location::Folder(folder) => (folder.root(), folder.path()),
             Location::Archive(file) => (file.folder().to_path_buf(), file.path()),
         };
@@ -171,7 +179,9 @@ impl Root {
         let expected = self.expected(plan);
         let folder = match &self.location {
             // Of the caller's own, it may do anything.
-            Location::Storage(storage) => return caught(|| Ok(trial::speed_of(&**storage, &expected))).ok()?.ok()?,
+            Location::Storage(storage) => {
+                return caught(|| Ok(trial::speed_of(storage.inner(), &expected))).ok()?.ok()?;
+            }
             Location::Folder(folder) => folder.root(),
             Location::Archive(file) => file.folder().to_path_buf(),
         };
@@ -180,6 +190,11 @@ impl Root {
             way => way,
         };
         trial::speed(&folder, way, &expected, config.sync).ok()?
+    }
+
+    /// Whether it is in a storage of the caller's own, of which nobody knows the paths.
+    pub(crate) fn is_in_storage(&self) -> bool {
+        matches!(self.location, Location::Storage(_))
     }
 
     /// Whether the dataset's path still leads to it.
@@ -200,11 +215,27 @@ impl Root {
         }
     }
 
+    /// The archive, if it is one.
+    #[cfg(feature = "offline")]
+    pub(crate) fn archive(&self) -> Option<&Archive> {
+        if let Location::Archive(file) = &self.location { Some(file.archive()) } else { None }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         match &self.location {
             Location::Folder(folder) => folder.path(),
             Location::Archive(file) => file.path(),
-            Location::Storage(storage) => Path::new(storage.name()),
+            Location::Storage(storage) => Path::new(storage.called()),
+        }
+    }
+
+    /// By which the dataset is known among all that there are now: a storage of the caller's own by itself, whose
+    /// functions know nothing else.
+    #[cfg(feature = "capi")]
+    pub(crate) fn identity(&self) -> usize {
+        match &self.location {
+            Location::Storage(storage) => std::ptr::from_ref(storage.inner()).addr(),
+            Location::Folder(_) | Location::Archive(_) => std::ptr::from_ref(self).addr(),
         }
     }
 
@@ -304,7 +335,7 @@ impl Drop for Root {
         match &mut self.location {
             Location::Folder(folder) => folder.leave(self.keep.load(Relaxed)),
             Location::Archive(file) => file.leave(self.keep.load(Relaxed)),
-            Location::Storage(_) => {}
+            Location::Storage(storage) => storage.leave(),
         }
         if !self.keep.load(Relaxed) {
             self.groups.iter().rev().for_each(Made::remove);

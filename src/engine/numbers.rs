@@ -61,8 +61,8 @@ pub(crate) enum Outcome {
     Displaced,
 }
 
-/// Larger numbers have no mark.
-const NUMBERS_END: u64 = 1 << 61;
+/// Larger numbers have no mark, and no frame has one.
+pub(super) const NUMBERS_END: u64 = 1 << 61;
 
 impl Numbers {
     /// `window`: how many numbers a frame may be behind the newest; `frames`: how many may be on their way at once.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use super::cell::ShardCell;
+use super::numbers::NUMBERS_END;
 use super::parked::Found;
 use super::pump::Engine;
 use crate::geometry::CellOf;
@@ -31,6 +32,10 @@ impl Engine {
     /// Where a frame is in this moment.
     pub(crate) fn whereabouts(&self, number: u64) -> Whereabouts {
         self.pump();
+        // What is computed with such a number would overflow.
+        if number >= NUMBERS_END {
+            return Whereabouts::Nowhere;
+        }
         let at = self.plan.layers.locate(number);
         if let Some(view) = self.view_in_layer(&at) {
             return Whereabouts::Ring(view);

@@ -69,6 +69,15 @@ pub(crate) fn is_of_dataset(name: &str, document: &Value) -> bool {
     }
 }
 
+/// Whether a document of this name says that nothing below its folder is a node of its own.
+pub(crate) fn leaves_no_room_below(name: &str, document: &Value) -> bool {
+    let is_group = match name {
+        zarr3::DOCUMENT => document["node_type"] == "group",
+        _ => name == zarr2::GROUP,
+    };
+    is_of_dataset(name, document) && !is_group
+}
+
 impl ImageDescription<'_> {
     /// The documents that never change.
     pub(crate) fn entry(&self) -> Vec<Document> {

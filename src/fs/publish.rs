@@ -64,7 +64,12 @@ pub(crate) fn remove_empty_folders(made: &[PathBuf]) {
 ///
 /// Behind a folder that is yet to be made, `..` is refused: what it leads to would change while the folders are made.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::not_found(path, "an empty path names nothing; name the file or folder that is meant"));
+    }
     let whole = std::path::absolute(path).map_err(|error| Error::io("find", path, error))?;
+    // With a slash behind its name, a link would not be seen as one.
+    let whole: PathBuf = whole.components().collect();
     let mut rest = Vec::new();
     for above in whole.ancestors() {
         if let Ok(found) = above.canonicalize() {

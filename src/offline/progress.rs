@@ -1,6 +1,7 @@
 //! How far an operation is, for other threads to ask; and the threads that it works with.
 
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
@@ -32,7 +33,8 @@ impl Progress {
 macro_rules! controls {
     ($operation:ident) => {
         impl $operation {
-            /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
+            /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call. It
+            /// is for good: what goes on from there is a new one.
             pub fn stop(&self) {
                 self.counters.stop();
             }
@@ -89,6 +91,12 @@ impl ProgressCounters {
         let total = self.total();
         Progress { done: self.done.load(Relaxed).min(total), total, bytes_read: self.read.load(Relaxed) }
     }
+}
+
+/// The refusal of a second run of what changes what it looked at.
+pub(super) fn ran_before(operation: &str, root: &Path) -> Error {
+    let reason = format!("a {operation} of it runs once; a new one goes on after what this one has finished");
+    Error::conflict(root, reason)
 }
 
 /// How many threads `workers` stands for: 0 is one for each core that the process may use.

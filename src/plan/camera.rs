@@ -11,6 +11,7 @@ const PIXELS_MAX: usize = usize::MAX >> 5;
 /// What is done to a frame's pixels while tiles are gathered.
 #[derive(Debug)]
 pub(crate) struct CameraFrame {
+    pub(crate) format: PixelFormat,
     /// `None`: pixels lie as in the array.
     pub(crate) unpacker: Option<Unpacker>,
     pub(crate) orientation: Orientation,
@@ -55,7 +56,7 @@ impl CameraFrame {
         };
         let rows_apart = config.frame_layout.is_some() || unpacker.as_ref().is_none_or(fills_bytes);
         let is_packed = packing.is_some_and(|packing| !matches!(packing, Packing::Mono16 { .. }));
-        Ok(Some(Self { unpacker, orientation, rows, columns, rows_apart, is_packed }))
+        Ok(Some(Self { format, unpacker, orientation, rows, columns, rows_apart, is_packed }))
     }
 
     /// Rows of a frame as it is given, and the bytes of one; a row is the whole frame, where a row need not begin with

@@ -62,12 +62,15 @@ pub(super) fn check(config: &Config) -> Result<&[Dim]> {
 }
 
 /// Of a new array alone: one that is repacked has the names that it has.
-pub(super) fn check_names(dims: &[Dim]) -> Result<()> {
-    match dims.iter().find(|dim| dim.name.contains(char::is_control)) {
+pub(super) fn check_names(config: &Config) -> Result<()> {
+    let dims = config.dims.iter();
+    let names = dims.clone().map(|dim| ("dims.name", "the name of a dimension", &dim.name));
+    let units = dims.filter_map(|dim| Some(("dims.unit", "a unit", dim.unit.as_ref()?)));
+    let image = config.name.iter().map(|name| ("name", "the name of an image", name));
+    match names.chain(units).chain(image).find(|(.., text)| text.contains(char::is_control)) {
         None => Ok(()),
-        Some(Dim { name, .. }) => {
-            let reason = "the name of a dimension has no control characters";
-            Err(Error::config("dims.name", format_args!("{name:?}"), reason))
+        Some((field, what, text)) => {
+            Err(Error::config(field, format_args!("{text:?}"), format!("{what} has no control characters")))
         }
     }
 }

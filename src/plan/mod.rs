@@ -18,6 +18,7 @@ pub(crate) mod volume;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::aligned_memory::PAGE;
 use crate::codec::Effort;
 use crate::config::{Codec, Compressor, Config, check_workers};
 use crate::error::{Error, Result};
@@ -90,6 +91,21 @@ pub(crate) struct LevelPlan {
 }
 
 impl Plan {
+    /// Refuses a ring that the machine has no memory for: it would be made all the same, and other programs, or this
+    /// one, would be killed for it.
+    pub(crate) fn check_memory(&self, config: &Config) -> Result<()> {
+        let Some(memory) = system::memory_bytes() else { return Ok(()) };
+        let stride = self.frame.layout.buffer_bytes.next_multiple_of(PAGE) as u64;
+        let wished = (config.ring_bytes as u64 / stride).min(self.frames_total.unwrap_or(u64::MAX)) * stride;
+        if wished <= memory {
+            return Ok(());
+        }
+        let reason = format!("more than the memory of this machine, {memory} bytes; the ring takes all of it at once");
+        Err(Error::config("ring_bytes", config.ring_bytes, reason))
+    }
+}
+
+impl Plan {
     /// About as many bytes as the last documents of the image take, with those of its levels and a block of records.
     pub(crate) fn documents_bytes(&self) -> u64 {
         const DOCUMENT_BYTES: u64 = 8 << 10;
@@ -104,7 +120,7 @@ impl Plan {
             return Err(Error::config("dialect", config.dialect, reason));
         }
         let mut plan = Self::on_disk(config)?;
-        dims::check_names(&config.dims)?;
+        dims::check_names(config)?;
         let Self { frame, layers, shards, shard, frames_total, workers, .. } = &plan;
         let (frames_total, workers, tiles) = (*frames_total, *workers, plan.tiles.len());
         plan.ring = RingPlan::new(config, &Served { frame, layers, shards, shard, frames_total, workers, tiles })?;

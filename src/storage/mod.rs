@@ -6,6 +6,7 @@ mod file;
 mod made_folders;
 mod memory;
 mod new_names;
+mod own;
 mod reserve;
 mod seam;
 pub(crate) mod trial;
@@ -16,6 +17,7 @@ pub(crate) use archive::FoundEntry;
 pub(crate) use archive::{Archive, ArchiveView};
 pub(crate) use directory::Directory;
 pub use memory::Memory;
+pub(crate) use own::OwnStorage;
 pub(crate) use reserve::DiskReserve;
 #[cfg(feature = "capi")]
 pub(crate) use seam::PUTS_AT_ONCE;

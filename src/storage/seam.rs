@@ -20,6 +20,8 @@ pub(crate) const PUTS_AT_ONCE: usize = 4;
 ///
 /// Everything that the engine does to the outside world goes through these calls. All of them come from threads that
 /// are no workers, except [`Blob::write_at`].
+///
+/// What a run has left that was killed is recovered in a folder: that of the files under their keys.
 pub trait Storage: fmt::Debug + Send + Sync {
     /// The storage's name for summaries: `mapped`, `buffered`, …
     fn name(&self) -> &'static str;
@@ -178,8 +180,8 @@ pub trait Blob: Send + Sync {
         Ok(false)
     }
 
-    /// Reads what was written at `offset`, for whoever looks at a run in progress. Without it,
-    /// `Acquisition::read_frame` finds only frames in the ring.
+    /// Reads what was written at `offset`, for whoever looks at a run in progress: with it, `Acquisition::read_frame`
+    /// also finds frames in shards that are open. Of those that are closed, a storage of the caller's own gives none.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let _ = (offset, bytes);
         Err(io::ErrorKind::Unsupported.into())

@@ -213,6 +213,8 @@ fn a_ring_too_small_says_how_many_bytes_it_needs() {
         &["10 frames", "ring of 12 frames", "49152 bytes"],
     );
     refused_config("none", config(0), "ring_bytes", "0", &["49152 bytes"]);
+    let value = usize::MAX.to_string();
+    refused_config("endless", config(usize::MAX), "ring_bytes", &value, &["more than the memory of this machine"]);
     let folder = tempfile::tempdir().unwrap();
     let acquisition = Acquisition::create(folder.path().join("run.zarr"), config(49152)).unwrap();
     assert_eq!(acquisition.stats().ring_frames, 12);
@@ -386,7 +388,7 @@ fn a_dataset_in_the_way() {
     }
     acquisition.finish().unwrap();
     let error = refused(folder.path(), "run.zarr", tiny(None, 8));
-    assert!(matches!(&error, Error::Exists { path: named } if *named == path), "{error:?}");
+    assert!(matches!(&error, Error::Exists { path: named, .. } if *named == path), "{error:?}");
     assert!(error.to_string().contains("allow overwriting"), "{error}");
 }
 
@@ -424,7 +426,7 @@ fn images_of_a_dataset_need_names_of_their_own() {
         assert_eq!(beside, [".shardwright.ballast.partial", ".shardwright.lock", "OME", "left", "zarr.json"]);
     }
     let error = dataset.acquisition("left", tiny(None, 8)).unwrap_err();
-    assert!(matches!(&error, Error::Exists { path } if path.ends_with("left")), "{error:?}");
+    assert!(matches!(&error, Error::Exists { path, .. } if path.ends_with("left")), "{error:?}");
     left.finish().unwrap();
 }
 

@@ -79,6 +79,20 @@ fn frames_of_every_age_are_read_as_they_came() {
 }
 
 #[test]
+fn frames_of_every_age_are_read_from_an_archive() {
+    for (depth, compressor, storage, index_location) in [
+        (1, Compressor::None, StorageKind::Direct, IndexLocation::End),
+        (3, Compressor::Zstd { level: 1 }, StorageKind::Mapped, IndexLocation::Start),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config { storage, index_location, ..config(depth, compressor) };
+        let acquisition = Acquisition::create(folder.path().join("run.ozx"), config).unwrap();
+        look_at_all(&acquisition, 90);
+        acquisition.finish().unwrap();
+    }
+}
+
+#[test]
 fn frames_in_open_shards_are_read_from_memory_too() {
     let acquisition = Acquisition::create_in(Arc::new(Memory::new()), config(1, Compressor::None)).unwrap();
     for number in 0..4 {

@@ -41,6 +41,11 @@ impl ShardFile {
         }))
     }
 
+    /// A part of an open archive.
+    pub(crate) fn in_archive(path: PathBuf, file: Arc<File>, at: u64, len: u64) -> Self {
+        Self { path, file, at, len, packed_len: None, disk_bytes: len, part: None }
+    }
+
     /// Opens a file that is compressed as a whole, and decompresses it: it looks as if it were not. `bytes_max`: of it
     /// decompressed. `packing`: what it is compressed with.
     pub(crate) fn open_packed(path: PathBuf, packing: &str, bytes_max: usize) -> Result<Option<Self>> {

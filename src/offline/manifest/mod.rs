@@ -98,10 +98,17 @@ impl ManifestOptions {
     }
 }
 
-/// Where the manifests of a dataset stand if nothing else is said: `run.ome.manifest.zarr` beside `run.ome.zarr`.
+/// Where the manifests of a dataset stand if nothing else is said: `run.ome.manifest.zarr` beside `run.ome.zarr`, and
+/// `run.ome.zarr.0.manifest.zarr` those of the array `0` in it.
 pub fn manifest_path(dataset: impl AsRef<Path>) -> PathBuf {
     let path = dataset.as_ref();
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    if let Some(around) = path.ancestors().skip(1).filter(|above| hierarchy::has_node(above)).last() {
+        let names = path.strip_prefix(around).into_iter().flatten().map(|name| name.to_string_lossy());
+        let dataset = around.file_name().unwrap_or_default().to_string_lossy();
+        let names: Vec<_> = std::iter::once(dataset).chain(names).collect();
+        return around.with_file_name(format!("{}.manifest.zarr", names.join(".")));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     path.with_file_name(format!("{}.manifest.zarr", name.strip_suffix(".zarr").unwrap_or(&name)))
 }
@@ -250,7 +257,7 @@ pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
         ));
     }
     if !overwrite {
-        return Err(Error::Exists { path: out.to_path_buf() });
+        return Err(Error::exists(out));
     }
     Ok(())
 }

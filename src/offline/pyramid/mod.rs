@@ -30,7 +30,7 @@ use crate::format::{self, Metadata, zarr3};
 use crate::fs::{self as os, Lock, attributes, document, links, look};
 use crate::offline::array::Array;
 use crate::offline::halving::Halving;
-use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool, ran_before};
 use crate::offline::repack::change::Change;
 use crate::offline::repack::lanes::ShardLanes;
 use crate::offline::repack::shard::Totals;
@@ -166,12 +166,11 @@ impl Pyramid {
     /// # Errors
     ///
     /// The first error ends the work: a damaged chunk, a full disk, a shard that reads back otherwise than it was
-    /// written. The image is as it was then, and another call goes on after the shards that are finished. Only the
-    /// first call works.
+    /// written. The image is as it was then, and a new `Pyramid` goes on after the shards that are finished. Only the
+    /// first call works, also after [`stop`](Self::stop); another one is refused with [`Error::Conflict`].
     pub fn run(&self) -> Result<PyramidSummary> {
         if self.begun.swap(true, Relaxed) {
-            let reason = "got its levels by an earlier call of run; begin again with a new Pyramid";
-            return Err(Error::conflict(&self.image.root, reason));
+            return Err(ran_before("Pyramid", &self.image.root));
         }
         self.work().map_err(|error| space::how_to_go_on(error, Some(&self.staging)))
     }

@@ -50,13 +50,13 @@ impl Publication<'_> {
             replaced.iter().try_for_each(|path| image.check_apart(path))?;
             return Ok(Earlier { made: true, replaced });
         }
-        let in_the_way = |path: PathBuf| {
+        let in_the_way = |path: PathBuf, help| {
             Staging::sweep(self.staging);
-            Err(Error::Exists { path })
+            Err(Error::Exists { path, help })
         };
         let named = &image.datasets[1..];
         if let (Some(level), false) = (named.first(), self.options.overwrite) {
-            return in_the_way(self.place(level));
+            return in_the_way(self.place(level), "allow overwriting, which replaces the levels");
         }
         named.iter().try_for_each(|path| image.check_replaceable(path))?;
         let mut replaced = named.to_vec();
@@ -68,7 +68,7 @@ impl Publication<'_> {
             // A call that was killed, and is not repeated, leaves arrays that no document names.
             let is_left = marker.as_ref().is_some_and(|marker| self.is_left(marker, path));
             if !self.options.overwrite || !is_left {
-                return in_the_way(place);
+                return in_the_way(place, "it is no level that the image lists; move it away");
             }
             image.check_replaceable(path)?;
             replaced.push(path.clone());

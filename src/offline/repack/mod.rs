@@ -65,7 +65,7 @@ use crate::format::zarr3;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
-use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool, ran_before};
 use crate::sync::Unpoisoned;
 use change::Change;
 use consolidated::Consolidated;
@@ -257,14 +257,12 @@ impl Repack {
     /// # Errors
     ///
     /// The first error ends the work: a damaged chunk (with its place), a full disk, a new shard that reads back
-    /// otherwise than it was written. The old dataset is whole then, and another call goes on after the shards that are
-    /// finished. Only the first call works: what is there afterwards is no longer what [`new`](Self::new) looked at.
+    /// otherwise than it was written. The old dataset is whole then, and a new `Repack` goes on after the shards that
+    /// are finished. Only the first call works, also after [`stop`](Self::stop): what is there afterwards is no longer
+    /// what [`new`](Self::new) looked at. Another one is refused with [`Error::Conflict`].
     pub fn run(&self) -> Result<RepackSummary> {
         if self.begun.swap(true, Relaxed) {
-            return Err(Error::conflict(
-                &self.root,
-                "was repacked by an earlier call of run; begin again with a new Repack",
-            ));
+            return Err(ran_before("Repack", &self.root));
         }
         if let Some(done) = self.done {
             if done == EarlierResult::Untidy {
@@ -452,7 +450,7 @@ fn done_before(
     match receipt::is_of(out, root, &sources, options)? {
         true if Staging::is_left(staging)? => Ok(EarlierResult::Untidy),
         true => Ok(EarlierResult::Tidy),
-        false => Err(Error::Exists { path: out.to_path_buf() }),
+        false => Err(Error::exists_for_good(out)),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::archive_file::{check_dialect, is_archive_name};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::fs::{self as os, attributes, links, look};
+use crate::replaceable::refuse_within_array;
 
 /// The directory that is repacked, once an exchange that a kill cut short is finished.
 pub(super) fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
@@ -36,7 +37,7 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
         ));
     }
     if out.exists() && !may_be_made {
-        return Err(Error::Exists { path: out.to_path_buf() });
+        return Err(Error::exists_for_good(out));
     }
     if out.starts_with(root) {
         return Err(Error::config(
@@ -45,6 +46,7 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
             "lies in the dataset that is repacked; choose a path beside it",
         ));
     }
+    refuse_within_array(out)?;
     match out.parent() {
         Some(parent) if !parent.is_dir() => {
             fs::create_dir_all(parent).map_err(|error| Error::io("create", parent, error))

@@ -136,7 +136,7 @@ fn check_own(path: &Path) -> Result<()> {
 /// What the journal in a folder says. A folder without one is not ours.
 fn known(path: &Path) -> Result<Journal> {
     let journal = document::read(&path.join(JOURNAL))?;
-    let foreign = || Error::Exists { path: path.to_path_buf() };
+    let foreign = || Error::exists_for_good(path);
     match journal {
         Some(journal) => {
             let arrays = journal.get("arrays").and_then(Value::as_object).cloned().ok_or_else(foreign)?;

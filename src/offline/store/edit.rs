@@ -8,12 +8,14 @@ use serde_json::Value;
 
 use super::rewrite::{Changes, ChunkCounts, Rewrite};
 use super::view::{ArrayOwner, ArrayView, ArrayViews};
-use super::{Editing, KeyTarget, Ledger, ShardAddress, Store, disk, keys};
+use super::{Editing, KeyTarget, Ledger, ShardAddress, Store, disk, keys, new_documents};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::format::node::OF_ZARR2_NODES;
 use crate::format::provenance::{ProvenanceMut, Slots};
-use crate::format::{self, rules, zarr2};
+use crate::format::{self, OF_DATASETS, rules};
 use crate::fs::{document, links};
+use crate::offline::hierarchy::central::is_dataset;
 use crate::sync::Unpoisoned;
 
 impl Store {
@@ -35,9 +37,10 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::Config`] when the store was opened to read, for a chunk outside of the array's shape, for a key that is
-    /// almost a chunk's or leads out of the dataset, and for a document with which the chunks would not be what they
-    /// are; [`Error::Format`] for a shard whose index is damaged; [`Error::Io`] when the system refuses something. The
-    /// first error ends the call: what came before it is done, and each shard is as it was or as it was to be.
+    /// almost a chunk's, leads out of the dataset or is a hidden file's, and for a document with which the chunks would
+    /// not be what they are, or the dataset could not be read; [`Error::Format`] for a shard whose index is damaged;
+    /// [`Error::Io`] when the system refuses something. The first error ends the call: what came before it is done, and
+    /// each shard is as it was or as it was to be.
     pub fn set_many(&self, values: &[(&str, &[u8])]) -> Result<()> {
         let mut editing = self.editing()?;
         self.change(&mut editing, values.iter().map(|&(key, value)| (key, Some(Cow::Borrowed(value)))))
@@ -89,7 +92,8 @@ impl Store {
     }
 
     /// Takes all keys their values that start with `prefix`, which ends with a slash or is empty. Documents go last, so
-    /// that an array that is half gone is still an array.
+    /// that an array that is half gone is still an array. Where the folder is no dataset itself, what lies beside the
+    /// datasets in it stays.
     ///
     /// # Errors
     ///
@@ -110,7 +114,8 @@ impl Store {
                 self.remove(&format!("{}{}", view.base, view.layout.file_key(&shard)))?;
             }
         }
-        let keys = lister.list_prefix(prefix)?;
+        let mut keys = lister.list_prefix(prefix)?;
+        keys.retain(|key| self.is_of_dataset(key));
         let is_document =
             |key: &&String| matches!(self.named(&views, key), Ok(KeyTarget::Document(_) | KeyTarget::File));
         let (files, chunks): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_document);
@@ -162,22 +167,18 @@ impl Store {
             let views = self.views();
             match self.named(&views, key)? {
                 KeyTarget::Chunk(..) => chunks.push((key, value)),
-                KeyTarget::Document(view) => {
-                    self.change_document(view, value.as_deref())?;
-                    self.reload()?;
-                }
-                KeyTarget::File => {
-                    if value.is_some() {
+                KeyTarget::Document(view) => self.change_document(view, value.as_deref())?,
+                KeyTarget::File => match value {
+                    Some(value) => {
                         refuse_misspelt(&views, key)?;
+                        new_documents::check(&self.root, key, &value)?;
+                        if is_document(key) { self.put_document(key, &value)? } else { self.put(key, &value)? }
                     }
-                    let is_document =
-                        key.ends_with(".json") || key.ends_with(zarr2::ARRAY) || key.ends_with(zarr2::ATTRIBUTES);
-                    match value {
-                        Some(value) => self.put(key, &value)?,
-                        None => self.remove(key)?,
+                    None => {
+                        self.remove(key)?;
+                        reload |= is_document(key);
                     }
-                    reload |= is_document;
-                }
+                },
             }
         }
         if reload {
@@ -252,14 +253,30 @@ impl Store {
     }
 
     fn change_document(&self, view: &ArrayView, value: Option<&[u8]>) -> Result<()> {
-        let Some(value) = value else { return self.remove(&view.document) };
+        let Some(value) = value else { return self.remove(&view.document).and_then(|()| self.reload()) };
         let refused = |reason: String| Error::config("key", &view.document, reason);
         let shown =
             document::parse(value).map_err(|error| refused(format!("the new document is not JSON: {error}")))?;
         let stored = document::read(&self.root.join(&view.document))?;
-        let Some(stored) = stored else { return self.put(&view.document, value) };
+        let Some(stored) = stored else { return self.put_document(&view.document, value) };
         let stored = with_shards(view.layout.dialect, &shown, &stored).map_err(refused)?;
-        self.put(&view.document, &document::render(&stored))
+        self.put_document(&view.document, &document::render(&stored))
+    }
+
+    /// Puts a document, and the one that was there again if the dataset can't be read with it.
+    fn put_document(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        let before = document::bytes(&self.root.join(key), document::DOCUMENT_BYTES_MAX)?;
+        self.put(key, bytes)?;
+        let Err(error) = self.reload() else { return Ok(()) };
+        before.map_or_else(|| self.remove(key), |before| self.put(key, &before))?;
+        self.reload()?;
+        Err(Error::config("key", key, format!("with the new document, the dataset could not be read: {error}")))
+    }
+
+    /// Whether a key is that of something in a dataset, be it the folder itself or one in it.
+    fn is_of_dataset(&self, key: &str) -> bool {
+        let mut folders = key.match_indices('/').map(|(at, _)| &key[..at]);
+        is_dataset(&self.root) || folders.any(|folder| is_dataset(self.root.join(folder)))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
@@ -279,6 +296,11 @@ impl Drop for Store {
     fn drop(&mut self) {
         let _ = self.settle();
     }
+}
+
+/// Whether a key is that of a document that may say which arrays there are.
+fn is_document(key: &str) -> bool {
+    key.ends_with(".json") || OF_DATASETS.iter().chain(&OF_ZARR2_NODES).any(|name| key.ends_with(name))
 }
 
 /// Refuses a key under which no reader would look for the chunk that is meant.

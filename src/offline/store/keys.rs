@@ -2,11 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
-use crate::fs::{LOCK_FILE, is_work};
+use crate::format::node::OF_ZARR2_NODES;
 
-/// Whether a file is the store's or a writer's own business and no part of the dataset.
+/// Whether a file is no part of a dataset: hidden, as what a writer works at, and no document of Zarr v2.
 pub(super) fn is_hidden(name: &str) -> bool {
-    name == LOCK_FILE || is_work(name)
+    name.starts_with('.') && !OF_ZARR2_NODES.contains(&name)
 }
 
 /// Refuses a key that names nothing in a dataset, or something outside of it.
@@ -44,7 +44,9 @@ mod tests {
         {
             assert!(check(key).is_err(), "{key:?}");
         }
-        assert!(check("0/c/.1.partial").is_err());
+        for hidden in ["0/c/.1.partial", ".git/config", "0/.DS_Store"] {
+            assert!(check(hidden).is_err(), "{hidden}");
+        }
         assert_eq!(check_prefix("/").unwrap(), "");
         assert_eq!(check_prefix("0/c/").unwrap(), "0/c/");
         for prefix in ["0", "../", "0//"] {

@@ -1,8 +1,8 @@
 //! Editing: a finished dataset as a store of keys and values in which no shard is to be seen.
 //!
 //! The keys are those that the dataset would have without shards: of documents, records and all other files as they
-//! are, and of every single chunk. This is the abstract store interface that the sharding storage transformer 1.0
-//! describes under "API implementation", over every format with shards:
+//! are, but for hidden ones, and of every single chunk. This is the abstract store interface that the sharding storage
+//! transformer 1.0 describes under "API implementation", over every format with shards:
 //!
 //! | format | the array's document | keys of chunks |
 //! |---|---|---|
@@ -43,6 +43,7 @@ mod disk;
 mod edit;
 mod keys;
 mod list;
+mod new_documents;
 mod rewrite;
 mod view;
 #[cfg(feature = "zarrs")]
@@ -161,12 +162,15 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when there is no folder; [`Error::Format`] when a document in it is broken, or its array has
-    /// shards whose chunks can't be told apart.
+    /// [`Error::Io`] when there is nothing, [`Error::NotFound`] for a file; [`Error::Format`] when a document in it is
+    /// broken, or its array has shards whose chunks can't be told apart.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         look::refuse_archive(path)?;
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
+        if !root.is_dir() {
+            return Err(look::no_root(&root));
+        }
         links::enter(&root);
         let views = ArrayViews::find(&root)?;
         Ok(Self { root, disk: Box::new(Local { sync: true }), views: RwLock::new(Arc::new(views)), editing: None })
@@ -176,9 +180,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`Error::Locked`] while an acquisition or another editor has the dataset;
-    /// [`Error::Unfinished`] when its writer did not finish: chunks that only [`Recover`](super::Recover) finds would
-    /// be lost; [`Error::Config`] when the folder is only a part of a dataset.
+    /// As [`open`](Self::open); [`Error::NotFound`] for a folder without a dataset, unless it is empty: a dataset may
+    /// begin there. [`Error::Locked`] while an acquisition or another editor has the dataset; [`Error::Unfinished`]
+    /// when its writer did not finish: chunks that only [`Recover`](super::Recover) finds would be lost;
+    /// [`Error::Config`] when the folder is only a part of a dataset.
     pub fn edit(path: impl AsRef<Path>) -> Result<Self> {
         let mut store = Self::open(path)?;
         let root = &store.root;
@@ -186,6 +191,7 @@ impl Store {
             let reason = format!("is a part of {}; open that, because it has the lock", above.display());
             return Err(Error::config("path", root.display(), reason));
         }
+        view::refuse_no_dataset(root)?;
         let lock = Lock::take(root)?;
         Lock::look_below(root)?;
         // A writer may have ended in between.

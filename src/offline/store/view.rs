@@ -12,7 +12,7 @@ use crate::format::node::NodeFormat;
 use crate::format::provenance::{self, Provenance};
 use crate::format::{zarr2, zarr3};
 use crate::fs::{document, look};
-use crate::offline::hierarchy::central::{CentralMetadata, ShardedArray};
+use crate::offline::hierarchy::central::{CentralMetadata, ShardedArray, is_dataset};
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 use crate::offline::hierarchy::{GroupAttributes, format_at};
 
@@ -94,10 +94,13 @@ impl ArrayView {
         Some(ChunkAddress { shard, chunk })
     }
 
-    /// Whether a key below the array looks like a chunk's and is none.
+    /// Whether a key below the array looks like a chunk's and is none, or lies among the shards, where nothing else is
+    /// looked for.
     pub(super) fn is_misspelt(&self, key: &str) -> bool {
+        let Files::Grid { keys, .. } = &self.layout.files else { return false };
         let dims = self.layout.shape.len();
-        matches!(&self.layout.files, Files::Grid { keys, .. } if keys.is_misspelt(key, dims))
+        let is_among_shards = key.rfind('/').is_some_and(|end| self.has_folder(&key[..=end]));
+        keys.is_misspelt(key, dims) || (is_among_shards && keys.position(key, dims).is_none())
     }
 
     /// Whether the array has a chunk at this place.
@@ -281,4 +284,14 @@ pub(super) fn folders(path: &Path) -> Result<Vec<String>> {
 /// nowhere, and of a pipe.
 pub(super) fn files(path: &Path) -> Result<Vec<String>> {
     list(path, false)
+}
+
+/// Refuses a folder in which there is something, and no dataset: it is somebody's who does not know of this store.
+pub(super) fn refuse_no_dataset(root: &Path) -> Result<()> {
+    let is_empty = || Ok::<_, Error>(files(root)?.is_empty() && folders(root)?.is_empty());
+    if is_dataset(root) || is_empty()? || !walk::all_nodes(root)?.is_empty() {
+        return Ok(());
+    }
+    let reason = "is a folder with files in it, and no dataset; expected one, or an empty folder";
+    Err(Error::not_found(root, reason))
 }

@@ -97,6 +97,13 @@ impl Archive {
         self.table().archive
     }
 
+    /// The file, and where in it the entry `key` begins, and how much of it counts.
+    #[cfg(feature = "offline")]
+    pub(crate) fn find(&self, key: &str) -> Option<(Arc<File>, u64, u64)> {
+        let table = self.table();
+        table.entries.get(key).map(|entry| (self.file.clone(), entry.data_at, entry.content.len))
+    }
+
     pub(super) fn stage(&self, key: &str, bytes: &[u8]) {
         self.table().staged.insert(key.to_owned(), bytes.to_vec());
     }

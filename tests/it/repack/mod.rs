@@ -339,7 +339,7 @@ fn what_can_t_be_is_refused_before_anything_is_written() {
     fs::write(foreign.join("tree/thesis.tex"), "x").unwrap();
     let out = folder.path().join("new.zarr");
     let error = Repack::new(&path, Some(&out), &options()).and_then(|repack| repack.run()).unwrap_err();
-    assert!(matches!(&error, Error::Exists { path } if *path == foreign), "{error}");
+    assert!(matches!(&error, Error::Exists { path, .. } if *path == foreign), "{error}");
     assert!(foreign.join("tree/thesis.tex").exists());
     fs::remove_dir_all(foreign).unwrap();
     assert_eq!(files(folder.path()), before);

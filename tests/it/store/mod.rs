@@ -5,6 +5,7 @@ mod formats;
 #[cfg(feature = "zarrs")]
 mod in_zarrs;
 mod kills;
+mod refusals;
 
 use crate::common::{checked, recovered};
 use std::collections::{BTreeMap, BTreeSet};

@@ -194,7 +194,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let path = match &error {
             Error::Io { path, .. }
-            | Error::Exists { path }
+            | Error::Exists { path, .. }
             | Error::Locked { path }
             | Error::Format { path, .. }
             | Error::Unsupported { path, .. }
@@ -212,7 +212,9 @@ impl From<Error> for Failure {
                 Some(option) => format!("{option} {value}: {reason}"),
                 None => format!("{field} = {value}: {reason}"),
             },
-            Error::Exists { path } => return Self::exists(path, "choose another path, or replace it with --overwrite"),
+            Error::Exists { path, .. } => {
+                return Self::exists(path, "choose another path, or replace it with --overwrite");
+            }
             _ => error.to_string(),
         };
         Self::Known { fault: Fault::of(&error), message: with_options(&message), path }
@@ -298,7 +300,7 @@ mod tests {
     }
 
     /// Fields that only programs set.
-    const WITHOUT_OPTION: [&str; 30] = [
+    const WITHOUT_OPTION: [&str; 31] = [
         "acquisition_order",
         "attribute",
         "channels",
@@ -309,6 +311,7 @@ mod tests {
         "dims.name",
         "fill_value",
         "frame_layout.buffer_bytes",
+        "frame_layout.offset",
         "handle",
         "images",
         "label",

@@ -49,10 +49,10 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
 /// What is in the way of the levels, and whether `--overwrite` would help.
 fn in_the_way(error: Error, args: &PyramidArgs, options: &PyramidOptions) -> Failure {
     match error {
-        Error::Exists { path } if options.overwrite => {
+        Error::Exists { path, .. } if options.overwrite => {
             Failure::exists_or_work(&path, "it is no level that the image lists; move it away")
         }
-        Error::Exists { path } => {
+        Error::Exists { path, .. } => {
             let options = PyramidOptions { overwrite: true, ..options.clone() };
             match offline::Pyramid::new(&args.path, &options) {
                 Err(

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     };
     args.output.as_deref().map_or(Ok(()), refuse_unusable)?;
     let in_the_way = |error: Error| match error {
-        Error::Exists { path } => {
+        Error::Exists { path, .. } => {
             let help = "it is not what this call makes of the dataset as it is now: choose another path, or remove it";
             Failure::exists_or_work(&path, help)
         }

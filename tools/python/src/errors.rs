@@ -67,7 +67,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             "FrameNumberError"
         }
         Error::Record { .. } => "RecordError",
-        Error::Exists { path } => {
+        Error::Exists { path, .. } => {
             return make(py, "ExistsError", (libc::EEXIST, text, path.display().to_string()), attributes);
         }
         Error::StorageUsed { storage } => {

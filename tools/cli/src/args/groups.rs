@@ -182,7 +182,7 @@ pub(crate) struct EncodingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct RunArgs {
-    /// Leave the size of the first dimension open; the dataset grows with the frames
+    /// Leave the first dimension unbounded: it grows with the frames
     #[arg(long)]
     pub(crate) unbounded: bool,
     /// The size of a pixel, such as 0.325um, and by name how far planes or time points are apart, z=2um,t=0.5s;
