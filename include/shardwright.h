@@ -90,8 +90,8 @@ typedef struct sw_dim {
     sw_dim_kind kind;
     // 0.
     uint32_t reserved;
-    // Elements. 0 (the first dimension only): as many as arrive. A first dimension of a given size ends with its last
-    // frame, too, and the summary has a note of that; the attributes keep what was planned.
+    // Elements. 0 (the first dimension only): it is unbounded, and has as many as arrive. A first dimension of a given
+    // size ends with its last frame, too, and the summary has a note of that; the attributes keep what was planned.
     uint64_t size;
     // Chunk length in elements. 0: such that a chunk is about 512 KiB.
     uint64_t chunk;
@@ -266,12 +266,12 @@ typedef struct sw_config {
     int64_t ring_full_timeout_ms;
     // Bytes for the frame buffers of the ring, of which each counts as whole pages of 4096 bytes. Default 1 GiB, which
     // sw_create takes 0.3 to 3 s to make, as fast as the system finds the memory. No more is taken than the array's
-    // frames need, or 4194304 of them. Images of a dataset whose frames have the same size share one ring, as large
-    // as the first of them says.
+    // frames need, or 4194304 of them; more than the memory of the machine is refused. Images of a dataset whose
+    // frames have the same size share one ring, as large as the first of them says.
     size_t ring_bytes;
     // Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     size_t buffer_bytes;
-    // Where in a buffer the first row's first pixel stands, in bytes.
+    // Where in a buffer the first row's first pixel stands, in bytes. 0 where `buffer_bytes` is not set.
     size_t frame_offset;
     // Bytes from one row's start to the next in a buffer. Where `buffer_bytes` is set, this is, too.
     size_t row_stride;
@@ -282,7 +282,9 @@ typedef struct sw_config {
     // How many cores. Default 0.
     size_t affinity_count;
     // How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then
-    // becomes durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
+    // becomes durable, and readers see it. They wait for shards that are being closed: many small shards on a slow
+    // device delay them, by seconds where it is far behind. 0: only when a shard is full, and at the end. Default
+    // 1000.
     uint64_t checkpoint_every_ms;
     // Per-frame record fields beyond the frame number and the two timestamps. Default null.
     const struct sw_record_field *record_fields;
@@ -296,7 +298,8 @@ typedef struct sw_config {
     const char *name;
     // 1: wait until shards and documents have reached the device before they are called done. Default 1.
     uint32_t sync;
-    // 1: replace a dataset that is in the way. Of no meaning within a dataset of several images, or in a storage of
+    // 1: replace a dataset that is in the way; in a hierarchy of Zarr nodes, be it by `key` or by a path in one, only
+    // an image of this writer or an empty group. Of no meaning within a dataset of several images, or in a storage of
     // the caller's own. Default 0.
     uint32_t overwrite;
     // The on-disk format. Default SW_DIALECT_ZARR3.
@@ -404,12 +407,12 @@ typedef struct sw_memory {
 // per-frame records are put as a whole. All functions get `context` first, are called from threads of the library,
 // must not unwind or jump out, and return 0, or a positive errno value that becomes the acquisition's error, if
 // nothing else is said. An error of `punch` ends no run, nor does the first one in making a shard that is prepared
-// ahead of need: that is tried again. None of the functions may end a run: sw_finish, sw_abort and sw_free are
-// SW_ERROR_BUSY in them. What is durable before its shard is closed: with an index of at most 31 chunks, or without a
-// checksum; others can't be replaced safely by `write_at`. Functions that are not `write_at` are never called by a
-// thread that encodes. None is called any more when sw_free, or sw_create_in with an error, has returned. What a run
-// has left that was killed, or whose last documents could not be put, is recovered in a folder: that of the files
-// under their keys.
+// ahead of need: that is tried again. None of the functions may end a run that has this storage: sw_close, sw_finish,
+// sw_abort and sw_free are SW_ERROR_BUSY in them. What is durable before its shard is closed: with an index of at most
+// 31 chunks, or without a checksum; others can't be replaced safely by `write_at`. Functions that are not `write_at`
+// are never called by a thread that encodes. None is called any more when sw_free, or sw_create_in with an error, has
+// returned. What a run has left that was killed, or whose last documents could not be put, is recovered in a folder:
+// that of the files under their keys.
 typedef struct sw_storage {
     // sizeof(sw_storage).
     size_t size;
@@ -617,8 +620,9 @@ typedef struct sw_summary {
 // How much a log line matters.
 typedef uint32_t sw_log_level;
 
-// Hears a log line: its level, the part of the library it comes from, its text without a line end. Both texts are the
-// library's and good during the call. It is called from any thread, also from several at once.
+// Hears a log line: its level, the part of the library it comes from, its text without a line end and other control
+// characters, of which each is a space. Both texts are the library's and good during the call. It is called from any
+// thread, also from several at once, whatever that thread is doing for a run: no run can be ended in it.
 typedef void (*sw_log_fn)(void *context, sw_log_level level, const char *source, const char *text);
 
 // Hears that a shard is closed: its key below the dataset, for example "0/c/0/0/0", good during the call. It is called
@@ -652,7 +656,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // The frame is not on loan: it was committed or discarded before, or never acquired.
 #define SW_ERROR_FRAME 8
 
-// Another thread is in a call that allows only one, or uses the handle that would be freed.
+// Another thread is in a call that allows only one, or uses the handle that would be freed; or this is a callback in
+// which the run's end can't be waited for.
 #define SW_ERROR_BUSY 9
 
 // The acquisition has ended; it takes no more frames.
@@ -1086,7 +1091,8 @@ sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *mem
 // acquisition. Folders on the way there are made. With `key` in the configuration, the path is that of a hierarchy of
 // Zarr v3 groups, which may be another writer's: its documents stay as they are, groups that are not there yet are
 // made, and an array in the way, Zarr v2, and consolidated metadata, by which readers would not see the image, are
-// refused.
+// refused. `overwrite` replaces an image of this writer that is at the key, or an empty group: never an array, another
+// writer's node, or a group that merely holds images.
 //
 // On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 // disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
@@ -1199,7 +1205,8 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 //
 // Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", and
 // in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value nested deeper than
-// 64 levels or with a number beyond those of 64 bits; SW_ERROR_ENDED.
+// 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of any length stay as
+// they are.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
 
 // Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
@@ -1224,7 +1231,8 @@ sw_status sw_append_interleaved(struct sw_acquisition *acquisition,
                                 struct sw_appended *appended);
 
 // Creates the dataset `path` (see sw_create) for several images. `overwrite` 1: a dataset that is in the way is
-// replaced; anything else never is. Free the handle with sw_dataset_free.
+// replaced; anything else never is, nor what is a part of a hierarchy of Zarr nodes (see `overwrite` of sw_config).
+// Free the handle with sw_dataset_free.
 //
 // Errors: SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT for a path at which something
 // stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written; SW_ERROR_IO, SW_ERROR_TOO_MANY.
@@ -1304,8 +1312,8 @@ sw_status sw_on_event(struct sw_acquisition *acquisition,
                       void *context);
 
 // The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. After
-// sw_abort it is SW_ABORTED, and the others tell SW_ERROR_ENDED. For a program that looks now and then how a run is;
-// SW_OK while all is well.
+// sw_abort it is SW_ABORTED, if there was none before, and the others tell SW_ERROR_ENDED. For a program that looks
+// now and then how a run is; SW_OK while all is well.
 //
 // Errors: those of wrong arguments, and the run's own.
 sw_status sw_first_error(struct sw_acquisition *acquisition);
@@ -1341,7 +1349,12 @@ sw_status sw_get_layout(struct sw_acquisition *acquisition, struct sw_layout *la
 // buffer is woken. Frames that were committed go on to their shards. End the run with sw_finish or sw_abort all the
 // same.
 //
-// Errors: SW_ERROR_BUSY in a callback or a storage's function.
+// Callbacks and a storage's functions can't end every run: sw_close, sw_finish, sw_finish_all, sw_abort and sw_free
+// return SW_ERROR_BUSY in those of the run itself and of other images of its dataset, in those of another run whose
+// end a callback of this one waits for, and, of whatever run, in the log's function and in `own_buffers_release`. Call
+// them on another thread.
+//
+// Errors: SW_ERROR_BUSY.
 sw_status sw_close(struct sw_acquisition *acquisition);
 
 // Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
@@ -1352,8 +1365,8 @@ sw_status sw_close(struct sw_acquisition *acquisition);
 // again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be
 // committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
 //
-// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, or this is a callback or a storage's
-// function; SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; otherwise the first error of
+// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, and in callbacks (see sw_close);
+// SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; otherwise the first error of
 // the run, once; sw_get_summary then says what was saved all the same.
 sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_summary *summary);
 
@@ -1364,7 +1377,7 @@ sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, stru
 // It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 // to close.
 //
-// Errors: SW_TIMEOUT, after which it may be called again; SW_ERROR_BUSY in a callback or a storage's function.
+// Errors: SW_TIMEOUT, after which it may be called again; SW_ERROR_BUSY in callbacks (see sw_close).
 sw_status sw_abort(struct sw_acquisition *acquisition, int64_t timeout_ms);
 
 // What came of a run that has ended, also with an error. `summary` must have its `size` set.
@@ -1384,7 +1397,7 @@ sw_status sw_summary_json(struct sw_acquisition *acquisition, char *text, size_t
 // Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
 //
 // Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
-// thread is in a call with the handle, or this is a callback or a storage's function; the handle stays good then.
+// thread is in a call with the handle, and in callbacks (see sw_close); the handle stays good then.
 sw_status sw_free(struct sw_acquisition *acquisition);
 
 // As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together.
@@ -1416,10 +1429,11 @@ sw_status sw_dataset_acquisitions(struct sw_dataset *dataset,
 sw_status sw_finish_all(struct sw_acquisition *const *acquisitions, size_t count, int64_t timeout_ms);
 
 // Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the
-// whole process. On return, the function before is not called any more.
+// whole process. On return, the function before is not called any more. A child after a fork tells nobody until it
+// calls this itself, and never waits for what a thread of its parent was doing.
 //
-// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in
-// a Rust program that has a subscriber for `tracing` of its own.
+// Errors: SW_ERROR_BUSY in a callback or a storage's function; SW_ERROR_ARGUMENT for a wrong level;
+// SW_ERROR_UNSUPPORTED in a Rust program that has a subscriber for `tracing` of its own.
 sw_status sw_set_log(sw_log_level level, sw_log_fn callback, void *context);
 
 // Has the keys of shards told to `callback` that are closed from now on: such a shard is complete, and with `sync` on

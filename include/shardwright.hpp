@@ -1,8 +1,9 @@
 // shardwright for C++17: handles that free themselves, frames that go back if they are not committed.
 //
-// Each call has two forms. `try_...` returns the status of the C call and never throws (std::bad_alloc apart, where a
-// text or a list is asked for). The plain form throws shardwright::Error; it is there where exceptions are (not with
-// -fno-exceptions). Everything else is as shardwright.h says. Objects have the same layout with and without exceptions.
+// Each call has two forms. `try_...` returns the status of the C call and never throws; std::bad_alloc apart, where a
+// text or a list is asked for, or a string, a list or a function is given. The plain form throws shardwright::Error; it
+// is there where exceptions are (not with -fno-exceptions). Everything else is as shardwright.h says. Objects have the
+// same layout with and without exceptions.
 //
 // Several threads may make calls of one Acquisition or Dataset at once, as with a handle of C; but to create into it,
 // to move it and to destroy it is for one thread, while no other uses it. A Config, a Record and a Frame are for one
@@ -67,6 +68,15 @@ template <typename Call> sw_status text(Call call, std::string &out) {
     }
 }
 
+// A string as C takes it. One with a zero byte, which would end it there, has another byte in its place that is as
+// little a part of any name or JSON value: it is refused for that.
+inline std::string for_c(std::string text) {
+    for (char &byte : text) {
+        if (byte == '\0') byte = '\x01';
+    }
+    return text;
+}
+
 // The functions that a run calls. Where they are must not change: the library knows it.
 struct Tellers {
     using OfShards = std::function<void(const char *)>;
@@ -90,10 +100,10 @@ inline void free_ended(sw_acquisition *handle, std::unique_ptr<Tellers> tellers)
     if (status == SW_ERROR_NOT_ENDED) (void)tellers.release();
 }
 
-// Ends a run that nobody has a handle of any more.
+// Ends a run that nobody has a handle of any more, and returns when it has ended, where that can be waited for.
 inline void end(sw_acquisition *handle, std::unique_ptr<Tellers> tellers) noexcept {
     if (sw_abort(handle, SW_FOREVER) != SW_ERROR_BUSY) return free_ended(handle, std::move(tellers));
-    // This is one of its callbacks, which can't wait for its own end.
+    // This is a callback in which that can't be waited for: see sw_close.
     Tellers *kept = tellers.release();
     auto elsewhere = [handle, kept]() noexcept {
         sw_abort(handle, SW_FOREVER);
@@ -262,7 +272,7 @@ public:
     // After SW_ERROR_RECORD and errors of wrong arguments, SW_ERROR_NULL to SW_ERROR_FORKED, the frame is still this
     // object's, to be committed otherwise or discarded; else not any more.
     [[nodiscard]] sw_status try_commit(uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
-        sw_status status = sw_commit(acquisition_, &frame_, number, record);
+        sw_status status = sw_commit(acquisition_, acquisition_ ? &frame_ : nullptr, number, record);
         const bool is_kept = status == SW_ERROR_RECORD || (status >= SW_ERROR_NULL && status <= SW_ERROR_FORKED);
         if (!is_kept) acquisition_ = nullptr;
         return status;
@@ -361,8 +371,11 @@ private:
 };
 
 // An acquisition. Its destructor aborts a run that was not finished, and waits for that, and for other threads that are
-// in a call with it: finish to keep everything. In one of the run's own callbacks it does not wait; a thread of its own
-// then ends the run, and the callbacks live until it has ended.
+// in a call with it: finish to keep everything. When it returns, nothing of the run uses its storage or its own buffers
+// any more. It does so in callbacks of other runs, too. In a callback in which sw_abort is SW_ERROR_BUSY (of the run
+// itself, of an image of the same dataset, of a run whose end one of this run's waits for, and in the log's function),
+// it does not wait: a thread of its own then ends the run, until which the callbacks live, and until which a storage
+// and own buffers must be kept. Don't destroy those there.
 class Acquisition {
 public:
     Acquisition() noexcept = default;
@@ -447,6 +460,9 @@ public:
     }
     [[nodiscard]] sw_status try_set_attribute(const char *key, const char *json) noexcept {
         return sw_set_attribute(handle_, key, json);
+    }
+    [[nodiscard]] sw_status try_set_attribute(const char *key, const std::string &json) {
+        return sw_set_attribute(handle_, key, detail::for_c(json).c_str());
     }
     // Tells of each shard that is closed from now on; once for an acquisition. The function is called by a thread of
     // the library, and must not throw.
@@ -572,7 +588,7 @@ public:
         const sw_record whole = record.whole();
         return append_interleaved(pixels, bytes, samples, &whole, timeout_ms, row_stride);
     }
-    void set_attribute(const char *key, const std::string &json) { check(try_set_attribute(key, json.c_str())); }
+    void set_attribute(const char *key, const std::string &json) { check(try_set_attribute(key, json)); }
     void on_shard_closed(std::function<void(const char *)> tell) { check(try_on_shard_closed(std::move(tell))); }
     void first_error() const { check(try_first_error()); }
     uint64_t first_error_frame() const {
@@ -683,6 +699,7 @@ public:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
     sw_dataset *get() const noexcept { return handle_; }
 
     [[nodiscard]] sw_status try_create(const char *path, bool overwrite = false) noexcept {
@@ -713,10 +730,12 @@ public:
         for (const Config &config : configs) whole.push_back(config.whole());
         // Where one list is shorter, null, which is refused with both numbers.
         const size_t count = whole.size() == 1 || whole.size() < names.size() ? names.size() : whole.size();
+        std::vector<std::string> texts;
+        for (const std::string &name : names) texts.push_back(detail::for_c(name));
         std::vector<const char *> named;
         std::vector<const sw_config *> pointers;
         for (size_t at = 0; at < count; at++) {
-            named.push_back(at < names.size() ? names[at].c_str() : nullptr);
+            named.push_back(at < texts.size() ? texts[at].c_str() : nullptr);
             pointers.push_back(whole.size() == 1 ? whole.data() : at < whole.size() ? &whole[at] : nullptr);
         }
         std::vector<sw_acquisition *> handles(count);

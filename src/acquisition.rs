@@ -472,6 +472,12 @@ impl Acquisition {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
+
+    /// By which the dataset of the image is known.
+    #[cfg(feature = "capi")]
+    pub(crate) fn dataset_identity(&self) -> usize {
+        self.image.root().identity()
+    }
 }
 
 impl std::fmt::Debug for Acquisition {

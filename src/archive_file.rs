@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::config::Dialect;
 use crate::error::{Error, Result, logged};
-use crate::folder::{refuse_file, refuse_within_array};
+use crate::folder::refuse_file;
 use crate::format::rules;
 use crate::format::zarr3::DOCUMENT;
 use crate::fs::archives::directory;
@@ -17,6 +17,7 @@ use crate::fs::{
     FileLock, Identity, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap,
     sync_folder_of,
 };
+use crate::replaceable::refuse_within_array;
 use crate::storage::Archive;
 
 /// By this end of its name, a dataset is an archive.

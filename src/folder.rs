@@ -8,22 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::error::{Error, Result};
-use crate::format;
-use crate::format::keys::{RECORDS, is_below};
-use crate::format::{zarr2, zarr3};
-use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
+use crate::fs::system::{descriptor_path, open_folder};
 use crate::fs::{
-    Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, make_folders,
-    remove_empty_folders, swap, sync_folder_of,
+    Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap,
+    sync_folder_of,
 };
-use crate::json;
-use crate::ome::multiscales::{self, Dataset, Multiscale};
-
-/// Groups around a dataset whose images are looked at.
-const ABOVE_MAX: usize = 16;
+use crate::replaceable::{is_dataset, refuse_level, refuse_part, refuse_within_array};
 
 /// A folder that this process made and locked.
 #[derive(Debug)]
@@ -55,8 +46,8 @@ struct Held {
 }
 
 impl Folder {
-    /// `suffix`: for a name beside `path` that nobody else chooses.
-    pub(crate) fn create(path: &Path, overwrite: bool, suffix: &str) -> Result<Self> {
+    /// `suffix`: for a name beside `path` that nobody else chooses; `at_key`: it is a node's in a hierarchy.
+    pub(crate) fn create(path: &Path, overwrite: bool, at_key: bool, suffix: &str) -> Result<Self> {
         let path = &absolute(path)?;
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
@@ -71,7 +62,7 @@ impl Folder {
             }
             Err(error) => return Err(Error::io("look into", path, error)),
         };
-        if occupied { Self::in_place_of(path, overwrite, suffix) } else { Self::new_at(path) }
+        if occupied { Self::in_place_of(path, overwrite, at_key, suffix) } else { Self::new_at(path) }
     }
 
     fn new_at(path: &Path) -> Result<Self> {
@@ -103,7 +94,7 @@ impl Folder {
     }
 
     /// Gives the name of a dataset to a new folder, in one step: at no moment is the name free for others.
-    fn in_place_of(path: &Path, overwrite: bool, suffix: &str) -> Result<Self> {
+    fn in_place_of(path: &Path, overwrite: bool, at_key: bool, suffix: &str) -> Result<Self> {
         let old = Held::open(path)?;
         if !overwrite {
             Lock::look(&old.root()).map_err(|error| named(error, path))?;
@@ -123,6 +114,7 @@ impl Folder {
         }
         Lock::refuse_within(path)?;
         refuse_around(&old)?;
+        refuse_part(path, &old.root(), at_key)?;
         let aside = hidden(path, &format!("replaced-{suffix}"));
         fs::create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
         let begun = Held::open(&aside).and_then(|held| Ok((Lock::take(&held.root())?, held)));
@@ -265,39 +257,6 @@ pub(crate) fn refuse_file(path: &Path) -> Error {
     }
 }
 
-/// Refuses a path below an array, or in a dataset whose documents stand in one place: what is there are chunks.
-pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
-    let is_array = |above: &&Path| {
-        let is_said_by = |name: &&str| {
-            document(&above.join(name)).is_some_and(|document| format::leaves_no_room_below(name, &document))
-        };
-        format::OF_DATASETS.iter().any(is_said_by)
-    };
-    let Some(above) = path.ancestors().skip(1).find(is_array) else { return Ok(()) };
-    let reason = format!("lies in {}, among the chunks of an array; choose a path beside it", above.display());
-    Err(Error::conflict(path, reason))
-}
-
-/// Refuses the place of a level of an image, or of a folder with one: the image would name what is none of its levels,
-/// and the others would be of other pixels.
-fn refuse_level(path: &Path) -> Result<()> {
-    for image in path.ancestors().skip(1).take(ABOVE_MAX) {
-        let said = document(&image.join(zarr3::DOCUMENT)).map(|mut said| said["attributes"].take());
-        let said = said.or_else(|| document(&image.join(zarr2::ATTRIBUTES))).unwrap_or_default();
-        let mut levels =
-            multiscales::images(multiscales::ome_of(&said)).flat_map(Multiscale::levels).filter_map(Dataset::path);
-        if let Some(level) = levels.find(|level| is_below(level) && image.join(level).starts_with(path)) {
-            let reason = format!(
-                "is or holds the level {level:?} of the image {}, which would be none any more; choose another path, \
-                 or replace that image as a whole",
-                image.display()
-            );
-            return Err(Error::conflict(path, reason));
-        }
-    }
-    Ok(())
-}
-
 /// Refuses to replace a dataset with another one in it that is being written: its files would go.
 fn refuse_around(old: &Held) -> Result<()> {
     let root = old.root();
@@ -316,52 +275,4 @@ fn named(error: Error, path: &Path) -> Error {
         Error::Io { action, source, .. } => Error::Io { action, path: path.to_path_buf(), source },
         other => other,
     }
-}
-
-/// Whether a folder is a dataset, or what a writer left that was killed before it wrote the first document.
-fn is_dataset(path: &Path) -> bool {
-    has_document(path) || is_begun(path)
-}
-
-/// Whether a folder holds a document that says that it is a dataset. Other things have such names, too.
-pub(crate) fn has_document(path: &Path) -> bool {
-    let is_said_by =
-        |name: &&str| document(&path.join(name)).is_some_and(|document| format::is_of_dataset(name, &document));
-    format::OF_DATASETS.iter().any(is_said_by)
-}
-
-fn document(path: &Path) -> Option<Value> {
-    let file = open_unfollowed(File::options().read(true), path).ok()?;
-    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    let bytes = is_file.then(|| json::bounded(&file, json::DOCUMENT_BYTES_MAX).ok()?.ok())??;
-    json::parse(&bytes).ok()
-}
-
-/// Whether a writer's lock file is there, and nothing beside it but what a writer makes before the first document.
-fn is_begun(path: &Path) -> bool {
-    let is_lock = fs::symlink_metadata(path.join(LOCK_FILE)).is_ok_and(|found| found.is_file() && found.len() == 0);
-    is_lock
-        && all_in(path, |name, is_folder| match is_folder {
-            false => name == LOCK_FILE || is_partial(name),
-            true => name == RECORDS && holds_only_documents(&path.join(name)),
-        })
-}
-
-/// Whether a folder of records has no record yet: no more than the documents of its arrays, a folder for each.
-fn holds_only_documents(records: &Path) -> bool {
-    let is_document = |name: &str| name == zarr3::DOCUMENT || is_partial(name);
-    all_in(records, |name, is_folder| match is_folder {
-        false => is_document(name),
-        true => all_in(&records.join(name), |name, is_folder| !is_folder && is_document(name)),
-    })
-}
-
-/// Whether it holds for all files and folders in `path`. There may be nothing else; nor what can't be read.
-fn all_in(path: &Path, holds: impl Fn(&str, bool) -> bool) -> bool {
-    let holds = |entry: io::Result<fs::DirEntry>| -> Option<bool> {
-        let entry = entry.ok()?;
-        let kind = entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_file())?;
-        Some(holds(entry.file_name().to_str()?, kind.is_dir()))
-    };
-    fs::read_dir(path).is_ok_and(|mut entries| entries.all(|entry| holds(entry) == Some(true)))
 }

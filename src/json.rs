@@ -134,16 +134,27 @@ pub(crate) fn beyond_json(document: &Value) -> Option<(String, &str)> {
 /// consolidated metadata that repeat it.
 const ATTRIBUTE_DEPTH_MAX: usize = 64;
 
+fn nested_too_deep() -> String {
+    format!("its value is nested deeper than {ATTRIBUTE_DEPTH_MAX} levels, which readers refuse")
+}
+
+/// What is wrong with the value of an attribute that [`parse`] did not read because it is nested too deep.
+#[cfg(feature = "capi")]
+pub(crate) fn too_deep(error: &serde_json::Error) -> Option<String> {
+    // It has no other word for that.
+    error.to_string().starts_with("recursion limit exceeded").then(nested_too_deep)
+}
+
 /// What is wrong with the value of an attribute that readers shall find in a document.
 pub(crate) fn fault_of_attribute(value: &Value) -> Option<String> {
     fn fault_within(value: &Value, depth: usize) -> Option<String> {
-        if depth > ATTRIBUTE_DEPTH_MAX {
-            return Some(format!("its value is nested deeper than {ATTRIBUTE_DEPTH_MAX} levels, which readers refuse"));
+        if depth >= ATTRIBUTE_DEPTH_MAX && (value.is_array() || value.is_object()) {
+            return Some(nested_too_deep());
         }
         match value {
             Value::String(text) => {
                 let token = text.strip_prefix('\0').filter(|token| is_huge(token))?;
-                Some(format!("{token} is beyond the numbers of 64 bits, and no reader knows it"))
+                Some(format!("{token} is beyond the floating-point numbers of 64 bits, and no reader knows it"))
             }
             Value::Array(values) => values.iter().find_map(|value| fault_within(value, depth + 1)),
             Value::Object(values) => values.values().find_map(|value| fault_within(value, depth + 1)),

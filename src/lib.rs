@@ -79,6 +79,7 @@ pub mod pixels;
 mod plan;
 mod processor;
 mod record;
+mod replaceable;
 mod ring;
 mod shard;
 mod stats;
@@ -109,6 +110,8 @@ pub use dtype::{Dtype, Element, ElementType};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use events::{EventHandle, Events};
 pub use frame::{FrameMut, FrameView, Uncommitted};
+#[doc(hidden)]
+pub use ome::units;
 pub use pixels::Orientation;
 pub use record::{FieldValue, Record};
 pub use stats::{LevelSummary, Stage, StageLatency, Stats, Summary};

@@ -78,7 +78,10 @@ impl Buffers {
     ) -> Result<Self> {
         let memory = |bytes| {
             let refuse = |error: std::io::Error| {
-                Error::config("ring_bytes", format_args!("{count} frames of {bytes} bytes"), error.to_string())
+                let reason = format!(
+                    "{error}; make the ring smaller, or raise the limit of the process's address space (ulimit -v)"
+                );
+                Error::config("ring_bytes", format_args!("{count} frames of {bytes} bytes"), reason)
             };
             AlignedMemory::new(count, bytes).map(AlignedMemory::touched).map_err(refuse)
         };
@@ -439,6 +442,14 @@ mod tests {
         let ring = Arc::new(Ring::new(2, 4000, 0, None).unwrap());
         let frames = [Some(ring.try_loan().unwrap().commit()), Some(ring.try_loan().unwrap().commit())];
         assert!(ring.pixels_in_one(&frames).is_none(), "there is a gap between the buffers");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it gives all memory that there is")]
+    fn a_ring_that_can_not_be_had_says_what_to_do() {
+        let Err(error) = Buffers::new(2, 1 << 60, 64, None) else { panic!("nobody has that much memory") };
+        let text = error.to_string();
+        assert!(text.contains("make the ring smaller") && text.contains("ulimit -v"), "{text}");
     }
 
     #[test]

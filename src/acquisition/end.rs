@@ -1,5 +1,6 @@
 //! The end of a run: what waits goes to its shards, the threads end, and the documents say what came.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use super::Acquisition;
 use super::levels::Levels;
 use crate::dataset::documents::Documents;
 use crate::engine::pool::Pool;
-use crate::engine::{Engine, losses, records};
+use crate::engine::{Engine, losses, records, unstored};
 use crate::error::{Error, Result, caught, logged};
 use crate::format::provenance::Ending;
 use crate::stats::Summary;
@@ -200,8 +201,10 @@ impl Acquisition {
         let End { mut summary, is_empty, is_told, .. } = end;
         if is_told {
             let synced = self.engine.counters.frames_synced.load(Relaxed);
-            summary.frames_durable = synced.min(summary.frames_written);
-            self.engine.note_durable(synced);
+            // What was durable before that stays so.
+            let synced = synced.min(summary.frames_written).saturating_sub(self.frames_without_records(&summary));
+            summary.frames_durable = synced.max(summary.frames_durable);
+            self.engine.note_durable(summary.frames_durable);
         }
         if !is_empty {
             summary.shape = self.image.shape();
@@ -228,6 +231,22 @@ impl Acquisition {
             None => Ok(summary),
             Some(error) => Err(Unfinished { summary: Box::new(summary), error }),
         }
+    }
+
+    fn numbers_without_records(&self) -> Vec<Range<u64>> {
+        let end = self.engine.counters.newest_end.load(Relaxed);
+        self.engine.unstored_records.numbers(self.engine.plan.record.block_frames, end)
+    }
+
+    /// How many frames of the dataset have no record of it.
+    fn frames_without_records(&self, summary: &Summary) -> u64 {
+        let missing_in = |range: &Range<u64>| {
+            let overlap =
+                |missing: &Range<u64>| missing.end.min(range.end).saturating_sub(missing.start.max(range.start));
+            summary.missing.iter().map(overlap).sum::<u64>()
+        };
+        let numbers = self.numbers_without_records();
+        numbers.iter().map(|range| (range.end - range.start).saturating_sub(missing_in(range))).sum()
     }
 
     /// What to say of an array that is shorter than it was to be.
@@ -284,6 +303,7 @@ impl Acquisition {
     fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         notes.extend(self.engine.effort_changes.lock().unpoisoned().notes());
+        notes.extend(unstored::note(&self.numbers_without_records()));
         if let (times, Some(error)) = &*self.engine.listener_failures.lock().unpoisoned() {
             notes.push(format!("on_shard_closed panicked for {}, at first with: {error}", count(*times, "shard")));
         }

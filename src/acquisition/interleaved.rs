@@ -138,8 +138,11 @@ impl<'a> Picture<'a> {
         }
         let fastest = plan.order.fastest();
         if fastest != samples as u64 {
-            let elements = if fastest == u64::MAX { "no bound".to_owned() } else { format!("{fastest} elements") };
-            let reason = format!("the outer dimension that changes fastest has {elements}, not one for each");
+            let elements = match fastest {
+                u64::MAX => "is unbounded, and has not one element for each".to_owned(),
+                _ => format!("has {fastest} elements, not one for each"),
+            };
+            let reason = format!("the outer dimension that changes fastest {elements}");
             return Err(Error::config("samples", samples, reason));
         }
         if plan.frame.camera.as_ref().is_some_and(|camera| camera.is_packed) {

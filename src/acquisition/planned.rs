@@ -31,7 +31,10 @@ impl Planned {
 
 /// Checks a configuration. With buffers of the caller's own, the ring becomes as large as there are of them.
 pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> Result<Plan> {
-    let Some(buffers) = buffers else { return Plan::new(config) };
+    let Some(buffers) = buffers else {
+        let plan = Plan::new(config)?;
+        return plan.check_memory(config).map(|()| plan);
+    };
     // A ring that is large enough for anything, to hear of all other mistakes first.
     config.ring_bytes = isize::MAX as usize;
     let needed = Plan::new(config)?.frame.layout.buffer_bytes;

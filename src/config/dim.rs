@@ -13,7 +13,7 @@ pub struct Dim {
     /// What the dimension means.
     #[serde(default)]
     pub kind: DimKind,
-    /// The number of elements. `None` (the first dimension only): as many as arrive.
+    /// The number of elements. `None` (the first dimension only): it is unbounded, and has as many as arrive.
     #[serde(default)]
     pub size: Option<u64>,
     /// Chunk length in elements. `0`: for rows and columns such that a chunk is about 512 KiB; 1 for outer dimensions,

@@ -78,7 +78,7 @@ pub struct Config {
     pub skip_empty_chunks: bool,
     /// Bytes for the frame buffers of the ring, which are there when the acquisition is created: 1 GiB takes 0.3 to 3
     /// s, as fast as the system finds the memory. Each counts as whole pages of 4096 bytes. No more is taken than the
-    /// array's frames need, or 4,194,304 of them.
+    /// array's frames need, or 4,194,304 of them; more than the memory of the machine is refused.
     pub ring_bytes: usize,
     /// How frames lie in ring buffers that the camera fills in place. `None`: rows follow each other without a gap.
     pub frame_layout: Option<FrameLayout>,
@@ -124,7 +124,9 @@ pub struct Config {
     /// The version of OME-Zarr's metadata, 0.5 or 0.6; all images of a dataset have the same. Other than 0.5 only of
     /// [`Dialect::Zarr3`].
     pub ome: OmeVersion,
-    /// Replace a dataset that is in the way.
+    /// Replace a dataset that is in the way. Within a hierarchy of Zarr nodes, be it by [`key`](Self::key) or by a path
+    /// in one, that is an image of this writer, or a group without anything in it: never an array, another writer's
+    /// node, or a group that holds images.
     pub overwrite: bool,
     /// Where shards are mapped, let a lost page of a map (another program cut the file off, the device went away) be an
     /// error of the run, as it is with the other storages, instead of a SIGBUS that kills the process.

@@ -67,18 +67,23 @@ enum Location {
 
 impl Root {
     pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
+        Self::create_at(path, false, overwrite, several)
+    }
+
+    fn create_at(path: &Path, at_key: bool, overwrite: bool, several: bool) -> Result<Self> {
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
         let suffix = &hex(&uuid)[..8];
         let location = match is_archive_name(path) {
             true => Location::Archive(Box::new(ArchiveFile::create(path, overwrite, suffix, uuid)?)),
-            false => Location::Folder(Box::new(Folder::create(path, overwrite, suffix)?)),
+            false => Location::Folder(Box::new(Folder::create(path, overwrite, at_key, suffix)?)),
         };
         Ok(Self::new(location, uuid, several))
     }
 
     /// The same of one image, perhaps within groups that were looked at.
     pub(crate) fn create_within(path: &Path, around: Option<&Around>, overwrite: bool) -> Result<Self> {
-        let mut root = Self::create(around.map_or(path, |around| &around.path), overwrite, false)?;
+        let place = around.map_or(path, |around| &around.path);
+        let mut root = Self::create_at(place, around.is_some(), overwrite, false)?;
         around.map_or(Ok(()), |around| around.make(&mut root.groups)).map(|()| root)
     }
 
@@ -221,6 +226,16 @@ impl Root {
             Location::Folder(folder) => folder.path(),
             Location::Archive(file) => file.path(),
             Location::Storage(storage) => Path::new(storage.called()),
+        }
+    }
+
+    /// By which the dataset is known among all that there are now: a storage of the caller's own by itself, whose
+    /// functions know nothing else.
+    #[cfg(feature = "capi")]
+    pub(crate) fn identity(&self) -> usize {
+        match &self.location {
+            Location::Storage(storage) => std::ptr::from_ref(storage.inner()).addr(),
+            Location::Folder(_) | Location::Archive(_) => std::ptr::from_ref(self).addr(),
         }
     }
 

@@ -227,9 +227,12 @@ fn settle_cell(engine: &Engine, cell: &Arc<ShardCell>, closed: impl Iterator<Ite
 }
 
 /// Lets the documents catch up. What they don't tell of is not durable, be it on the device: no reader would see it.
+/// Nor is anything from the moment on when a record could not be stored, until the end tells which frames that is
+/// about.
 pub(super) fn advance(engine: &Engine, image: &ImageWriter, newest_end: u64) {
     let synced = engine.counters.frames_synced.load(Relaxed);
     match caught(|| image.advance(&engine.plan, newest_end)) {
+        Ok(()) if engine.unstored_records.are_there() => {}
         Ok(()) => engine.note_durable(synced),
         Err(error) => engine.first_error.set(error),
     }

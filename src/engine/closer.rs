@@ -101,7 +101,9 @@ fn write_records(mut blocks: Vec<(Arc<Served>, RecordBlock)>) {
     // What failed together is written one by one, which tells whose error it is.
     let are_written = caught(together).unwrap_or(false);
     for (of, block) in blocks.drain(..) {
-        if !are_written && let Err(error) = caught(|| of.image.write_records(&of.engine.plan, &block)) {
+        let written = if are_written { Ok(()) } else { caught(|| of.image.write_records(&of.engine.plan, &block)) };
+        of.engine.unstored_records.note_whole(block.number, written.is_ok());
+        if let Err(error) = written {
             of.engine.first_error.set(error);
         }
         let _ = of.ends.written_records.send(block);
@@ -237,9 +239,12 @@ fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCop
     // Its lock is held for a copy of what came since the last checkpoint, which is little: commits must not have to
     // wait.
     while engine.sequencer.lock().unpoisoned().copy_records(from, copy) {
+        let settled = copy.settled() as u64;
         let block = copy.for_file();
         from = block.number + 1;
-        image.write_records(&engine.plan, block)?;
+        let written = caught(|| image.write_records(&engine.plan, block));
+        engine.unstored_records.note_part(block.number, settled, written.is_ok());
+        written?;
     }
     Ok(())
 }

@@ -59,6 +59,7 @@ mod shared;
 mod strided;
 mod tile_encoder;
 mod unpack;
+pub(crate) mod unstored;
 #[cfg(feature = "offline")]
 mod whereabouts;
 mod window;

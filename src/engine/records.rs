@@ -160,6 +160,11 @@ impl RecordCopy {
         Self { block: RecordBlock { number: u64::MAX, ..RecordBlock::new(plan) }, settled: 0 }
     }
 
+    /// How many of the block's first numbers are settled.
+    pub(crate) fn settled(&self) -> usize {
+        self.settled
+    }
+
     /// The block, as a file shall hold it.
     ///
     /// Of a number that is not settled, nobody can say yet that no frame came: what is told of it outlives a kill.

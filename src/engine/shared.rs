@@ -14,6 +14,7 @@ use super::losses::Losses;
 use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, NextLevel, PrepareBlock, Requests, Ticket};
 use super::numbers::Numbers;
 use super::parked::ParkedBlocks;
+use super::unstored::UnstoredRecords;
 use crate::codec::Effort;
 use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) first_error: Arc<FirstError>,
     pub(crate) losses: Losses,
+    pub(crate) unstored_records: UnstoredRecords,
     /// Where layers go when they are stored, before their frames are released.
     pub(super) next_level: OnceLock<NextLevel>,
     /// Who wants to hear of closed shards.
@@ -123,6 +125,7 @@ impl Shared {
             first_error: first_error.unwrap_or_else(|| Arc::new(FirstError::new(ring.watchers.clone()))),
             next_level: OnceLock::new(),
             losses: Losses::default(),
+            unstored_records: UnstoredRecords::default(),
             shard_closed: StdMutex::default(),
             listener_failures: StdMutex::default(),
             aborting: aborting.unwrap_or_default(),

@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use super::config::convert::configuration;
 use super::config::sw_config;
 use super::handle::Registry;
+use super::names::Plain;
 use super::own_buffers::own_buffers;
 use super::pointer::{out, text};
 use super::registry::sw_acquisition;
@@ -25,7 +26,8 @@ const DATASETS_MAX: usize = 256;
 pub(super) static DATASETS: Registry<Dataset, DATASETS_MAX> = Registry::new(0b1011, "dataset");
 
 /// Creates the dataset `path` (see sw_create) for several images. `overwrite` 1: a dataset that is in the way is
-/// replaced; anything else never is. Free the handle with sw_dataset_free.
+/// replaced; anything else never is, nor what is a part of a hierarchy of Zarr nodes (see `overwrite` of sw_config).
+/// Free the handle with sw_dataset_free.
 ///
 /// Errors: SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT for a path at which something
 /// stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written; SW_ERROR_IO, SW_ERROR_TOO_MANY.
@@ -80,7 +82,7 @@ pub unsafe extern "C" fn sw_dataset_plate(dataset: *mut sw_dataset, plate: *cons
         let plate = unsafe { text(plate, "plate") }?;
         let plate: Plate = match serde_json::from_str(plate) {
             Ok(plate) => plate,
-            Err(error) => return refuse!(SW_ERROR_CONFIG, "plate, read as JSON: {error}"),
+            Err(error) => return refuse!(SW_ERROR_CONFIG, "plate, read as JSON: {}", Plain(error)),
         };
         Dataset::clone(&dataset).with_plate(plate)?;
         Ok(())

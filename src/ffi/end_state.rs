@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) thread: Option<JoinHandle<()>>,
     /// A thread waits in sw_finish.
     pub(super) waited_for: bool,
+    /// It was to end at once, before it had ended.
+    pub(super) aborted: bool,
     /// Somebody was told the outcome.
     pub(super) told: bool,
     pub(super) outcome: Option<Finished>,
@@ -59,6 +61,13 @@ impl Ending {
         }
         state.waited_for = true;
         Ok(())
+    }
+
+    /// The run shall end at once. False: it has ended.
+    pub(super) fn abort(&self) -> bool {
+        let mut state = self.state();
+        state.aborted |= state.outcome.is_none();
+        state.outcome.is_none()
     }
 
     pub(super) fn leave(&self) {

@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::callback::Context;
 use super::limits::limit;
-use super::log::Context;
 use super::pointer::out;
 use super::registry::{Run, enter, sw_acquisition};
 use super::status::{
@@ -166,10 +166,10 @@ pub unsafe extern "C" fn sw_on_event(
     boundary(|| {
         let run = enter(acquisition)?;
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
-        let context = Context(context);
+        let (context, of) = (Context(context), run.of);
         Ok(call_on_events(&run.engine, events_of(events)?, mark_of(ring_mark), move |happened| {
             // SAFETY: the caller gave the function for this.
-            context.call(|context| unsafe { callback(context, happened.bits()) });
+            context.call(of, |context| unsafe { callback(context, happened.bits()) });
         })?)
     })
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
+use super::callback::Wait;
 use super::end_state::Finished;
 use super::limits::limit;
-use super::log::in_callback;
 use super::pointer::{grown_out, put_text};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::report::sw_summary;
@@ -85,16 +85,6 @@ impl Run {
     }
 }
 
-pub(super) fn check_thread() -> Outcome<()> {
-    if in_callback() {
-        return refuse!(
-            SW_ERROR_BUSY,
-            "this is a callback or a storage's function, which the end of the run waits for; call it on another thread"
-        );
-    }
-    Ok(())
-}
-
 pub(super) fn check_owner(run: &Run) -> Outcome<()> {
     if run.is_lent {
         return refuse!(
@@ -109,13 +99,18 @@ pub(super) fn check_owner(run: &Run) -> Outcome<()> {
 /// buffer is woken. Frames that were committed go on to their shards. End the run with sw_finish or sw_abort all the
 /// same.
 ///
-/// Errors: SW_ERROR_BUSY in a callback or a storage's function.
+/// Callbacks and a storage's functions can't end every run: sw_close, sw_finish, sw_finish_all, sw_abort and sw_free
+/// return SW_ERROR_BUSY in those of the run itself and of other images of its dataset, in those of another run whose
+/// end a callback of this one waits for, and, of whatever run, in the log's function and in `own_buffers_release`. Call
+/// them on another thread.
+///
+/// Errors: SW_ERROR_BUSY.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_close(acquisition: *mut sw_acquisition) -> sw_status {
     boundary(|| {
         let run = enter(acquisition)?;
         check_owner(&run)?;
-        check_thread()?;
+        let _wait = Wait::for_end(run.dataset)?;
         run.engine.close_gate();
         Ok(())
     })
@@ -129,8 +124,8 @@ pub extern "C" fn sw_close(acquisition: *mut sw_acquisition) -> sw_status {
 /// again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be
 /// committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
 ///
-/// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, or this is a callback or a storage's
-/// function; SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; otherwise the first error of
+/// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, and in callbacks (see sw_close);
+/// SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; otherwise the first error of
 /// the run, once; sw_get_summary then says what was saved all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_finish(
@@ -144,7 +139,7 @@ pub unsafe extern "C" fn sw_finish(
         // SAFETY: as the caller promises, which is what the header says.
         let place = if summary.is_null() { None } else { Some(unsafe { grown_out(summary) }?) };
         let wait = limit(timeout_ms)?;
-        check_thread()?;
+        let _wait = Wait::for_end(run.dataset)?;
         run.ending.claim()?;
         let begun = begin_to_end(std::slice::from_ref(&run));
         let waited = begun.and_then(|()| run.ending.wait(wait)).map(|mut state| {
@@ -171,15 +166,17 @@ pub unsafe extern "C" fn sw_finish(
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 /// to close.
 ///
-/// Errors: SW_TIMEOUT, after which it may be called again; SW_ERROR_BUSY in a callback or a storage's function.
+/// Errors: SW_TIMEOUT, after which it may be called again; SW_ERROR_BUSY in callbacks (see sw_close).
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) -> sw_status {
     boundary(|| {
         let run = enter(acquisition)?;
         check_owner(&run)?;
         let wait = limit(timeout_ms)?;
-        check_thread()?;
-        run.engine.aborting.store(true, Relaxed);
+        let _wait = Wait::for_end(run.dataset)?;
+        if run.ending.abort() {
+            run.engine.aborting.store(true, Relaxed);
+        }
         begin_to_end(std::slice::from_ref(&run))?;
         run.ending.wait(wait)?.told = true;
         Ok(())
@@ -224,20 +221,28 @@ pub unsafe extern "C" fn sw_summary_json(
 /// Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
 ///
 /// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
-/// thread is in a call with the handle, or this is a callback or a storage's function; the handle stays good then.
+/// thread is in a call with the handle, and in callbacks (see sw_close); the handle stays good then.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_free(acquisition: *mut sw_acquisition) -> sw_status {
     boundary(|| {
+        let mut wait = Wait::default();
         let run = RUNS.remove(acquisition, |run| {
             check_owner(run)?;
-            // The thread that ends the run may be this one, and can't wait for itself.
-            check_thread()?;
+            // The thread that ends the run may be this one, and can't wait for itself. Once it has told the end, there
+            // is nothing more to wait for.
+            let is_told = run.ending.state().end_is_told;
+            wait = if is_told {
+                Wait::refuse_own(run.dataset).map(|_| Wait::default())
+            } else {
+                Wait::for_end(run.dataset)
+            }?;
             let ended = run.ending.state().outcome.is_some();
             if ended { Ok(()) } else { refuse!(SW_ERROR_NOT_ENDED, "the run goes on: finish or abort it first") }
         })?;
         let thread = run.ending.state().thread.take();
         // It has told its outcome, and has nothing left to do.
         let _ = thread.map(JoinHandle::join);
+        drop(wait);
         Ok(())
     })
 }

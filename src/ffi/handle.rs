@@ -19,7 +19,13 @@ use crate::fs::system::in_forked_children;
 /// How often this process is the child of a fork since the library was used first.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-fn count_forks() {
+/// How often that was until now, if it was [asked to count](count_forks).
+pub(super) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// From now on forks are counted.
+pub(super) fn count_forks() {
     static ONCE: Once = Once::new();
     unsafe extern "C" fn in_the_child() {
         FORKS.fetch_add(1, Ordering::Relaxed);
@@ -131,7 +137,7 @@ impl<T> ReservedHandle<'_, T> {
         debug_assert_eq!(phase(place.state.load(Ordering::Relaxed)), MAKING);
         // SAFETY: only one thread makes a place MAKING, and nobody else looks at its object.
         unsafe { *place.object.get() = Some(object) };
-        place.forks.store(FORKS.load(Ordering::Relaxed), Ordering::Relaxed);
+        place.forks.store(forks(), Ordering::Relaxed);
         // Release: whoever sees LIVE sees the object.
         let live = place.state.fetch_add(TURN, Ordering::Release) + TURN;
         let handle = std::ptr::without_provenance_mut(token(self.kind, self.at, live));
@@ -214,7 +220,7 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
             drop(entered);
             return wrong();
         }
-        if place.forks.load(Ordering::Relaxed) != FORKS.load(Ordering::Relaxed) {
+        if place.forks.load(Ordering::Relaxed) != forks() {
             return refuse!(SW_ERROR_FORKED, "the {name} belongs to the process that this one was forked from");
         }
         Ok(entered)

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, Told, refuse};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_RING_FULL, Told, refuse, told};
 use crate::acquisition::Acquisition;
 use crate::error::Error;
 use crate::frame::FrameMut;
@@ -115,17 +115,14 @@ impl Loans {
 
     /// Loans any buffer; returns its index and its turn.
     pub(super) fn any(&self, acquisition: &Acquisition, wait: Option<Duration>) -> Outcome<(usize, u32)> {
-        self.wait(
-            acquisition,
-            wait,
-            |frame| Ok(self.keep(frame, ON_LOAN)),
-            || {
-                if !self.picky.load(Ordering::Relaxed) {
-                    return Ok(None);
-                }
-                Ok((0..self.count()).find_map(|at| self.pick_up(at)))
-            },
-        )
+        let look = || {
+            if !self.picky.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            Ok((0..self.count()).find_map(|at| self.pick_up(at)))
+        };
+        let full = |error, start| self.full_after(error, start);
+        self.wait(acquisition, wait, |frame| Ok(self.keep(frame, ON_LOAN)), look, full)
     }
 
     /// Loans a certain buffer. Others that come before it are put aside, for whoever asks for any.
@@ -146,7 +143,7 @@ impl Loans {
             self.ring.tell_free();
             Err(())
         };
-        self.wait(acquisition, wait, keep, || {
+        let look = || {
             if let Some(found) = self.pick_up(index) {
                 return Ok(Some(found));
             }
@@ -154,16 +151,30 @@ impl Loans {
                 return refuse!(SW_ERROR_FRAME, "buffer {index} is on loan already; commit or discard it first");
             }
             Ok(None)
-        })
+        };
+        // Others may be free.
+        let full = |error: Error, _| match error {
+            Error::RingFull { .. } => told(
+                SW_RING_FULL,
+                format_args!(
+                    "buffer {index} is not free: its frame waits for the rest of its chunk, or for the workers; wait \
+                     longer, or take another buffer"
+                ),
+            ),
+            other => other.into(),
+        };
+        self.wait(acquisition, wait, keep, look, full)
     }
 
     /// Takes buffers from the ring until `keep` keeps one, or `look` finds one that another thread has put aside.
+    /// `full` says that there was none.
     fn wait(
         &self,
         acquisition: &Acquisition,
         wait: Option<Duration>,
         keep: impl Fn(FrameMut) -> Result<(usize, u32), ()>,
         look: impl Fn() -> Outcome<Option<(usize, u32)>>,
+        full: impl Fn(Error, Instant) -> Told,
     ) -> Outcome<(usize, u32)> {
         // Most calls end here, and don't look at the clock.
         if let Some(found) = look()? {
@@ -195,7 +206,7 @@ impl Loans {
                         return Ok(found);
                     }
                     acquisition.count_dropped(&error);
-                    return Err(self.full_after(error, start));
+                    return Err(full(error, start));
                 }
             }
             if let Some(found) = look()? {

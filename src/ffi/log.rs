@@ -1,18 +1,23 @@
 //! Log lines and closed shards, told to the caller's functions.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::{self, Write as _};
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{OnceLock, RwLock};
 
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
+use super::callback::{Context, Of, calling, in_callback};
+use super::handle::{count_forks, forks};
 use super::registry::{enter, sw_acquisition};
 use super::status::{
-    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_BUSY, SW_ERROR_NULL, SW_ERROR_UNSUPPORTED, boundary, refuse, sw_status,
+    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_BUSY, SW_ERROR_NULL, SW_ERROR_UNSUPPORTED, boundary, of_one_line, refuse,
+    sw_status,
 };
 use crate::sync::Unpoisoned;
 
@@ -31,8 +36,9 @@ pub const SW_LOG_DEBUG: sw_log_level = 4;
 /// More details.
 pub const SW_LOG_TRACE: sw_log_level = 5;
 
-/// Hears a log line: its level, the part of the library it comes from, its text without a line end. Both texts are the
-/// library's and good during the call. It is called from any thread, also from several at once.
+/// Hears a log line: its level, the part of the library it comes from, its text without a line end and other control
+/// characters, of which each is a space. Both texts are the library's and good during the call. It is called from any
+/// thread, also from several at once, whatever that thread is doing for a run: no run can be ended in it.
 pub type sw_log_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, level: sw_log_level, source: *const c_char, text: *const c_char)>;
 
@@ -52,45 +58,43 @@ unsafe impl Send for Listener {}
 // SAFETY: as above.
 unsafe impl Sync for Listener {}
 
-static LISTENER: RwLock<Option<Listener>> = RwLock::new(None);
-
-thread_local! {
-    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+/// Who hears, in this process. A child of a fork has one of its own: that of its parent stays as the fork found it,
+/// perhaps held by a thread which is not in the child.
+struct Hearing {
+    forks: u32,
+    listener: RwLock<Option<Listener>>,
 }
 
-/// Whether this thread is in a function of the caller's own, for which the library waits.
-pub(super) fn in_callback() -> bool {
-    IN_CALLBACK.get()
-}
+static HEARING: AtomicPtr<Hearing> = AtomicPtr::new(ptr::null_mut());
 
-/// What a function of the caller's own gets.
-pub(super) struct Context(pub(super) *mut c_void);
+impl Hearing {
+    /// Who hears in this process, if that was ever said.
+    fn here() -> Option<&'static Self> {
+        // Acquire: meets the Release below. SAFETY: what is kept there is never freed.
+        unsafe { HEARING.load(Acquire).as_ref() }.filter(|hearing| hearing.forks == forks())
+    }
 
-// SAFETY: the header says that such functions are called from other threads, with their context.
-unsafe impl Send for Context {}
-// SAFETY: as above.
-unsafe impl Sync for Context {}
-
-impl Context {
-    /// Runs a function of the caller's own, which `call` gives what it gets.
-    pub(super) fn call(&self, call: impl FnOnce(*mut c_void)) {
-        calling(|| call(self.0));
+    fn here_or_new() -> &'static Self {
+        loop {
+            if let Some(here) = Self::here() {
+                return here;
+            }
+            let before = HEARING.load(Acquire);
+            let new = Box::into_raw(Box::new(Self { forks: forks(), listener: RwLock::new(None) }));
+            if HEARING.compare_exchange(before, new, AcqRel, Acquire).is_err() {
+                // SAFETY: it comes from a box, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+            }
+        }
     }
 }
 
-/// Runs a function of the caller's own.
-pub(super) fn calling<T>(call: impl FnOnce() -> T) -> T {
-    let outer = IN_CALLBACK.replace(true);
-    let result = call();
-    IN_CALLBACK.set(outer);
-    result
-}
-
 /// Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the
-/// whole process. On return, the function before is not called any more.
+/// whole process. On return, the function before is not called any more. A child after a fork tells nobody until it
+/// calls this itself, and never waits for what a thread of its parent was doing.
 ///
-/// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in
-/// a Rust program that has a subscriber for `tracing` of its own.
+/// Errors: SW_ERROR_BUSY in a callback or a storage's function; SW_ERROR_ARGUMENT for a wrong level;
+/// SW_ERROR_UNSUPPORTED in a Rust program that has a subscriber for `tracing` of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, context: *mut c_void) -> sw_status {
     boundary(|| {
@@ -100,9 +104,10 @@ pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, co
         if in_callback() {
             return refuse!(SW_ERROR_BUSY, "this is a callback; set the log's function on another thread");
         }
+        count_forks();
         subscribe()?;
         let listener = callback.map(|call| Listener { call, context, level });
-        *LISTENER.write().unpoisoned() = listener;
+        *Hearing::here_or_new().listener.write().unpoisoned() = listener;
         Ok(())
     })
 }
@@ -121,11 +126,11 @@ pub unsafe extern "C" fn sw_on_shard_closed(
     boundary(|| {
         let run = enter(acquisition)?;
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
-        let context = Context(context);
+        let (context, of) = (Context(context), run.of);
         run.running()?.on_shard_closed(move |key| {
             let Ok(key) = CString::new(key) else { return };
             // SAFETY: the caller gave the function for this; the key lives through the call.
-            context.call(|context| unsafe { callback(context, key.as_ptr()) });
+            context.call(of, |context| unsafe { callback(context, key.as_ptr()) });
         })?;
         Ok(())
     })
@@ -162,7 +167,9 @@ impl Subscriber for Lines {
         // A line that is told while a line is told would wait for itself.
         metadata.is_event()
             && !in_callback()
-            && LISTENER.read().unpoisoned().is_some_and(|listener| level_of(metadata.level()) <= listener.level)
+            && Hearing::here()
+                .and_then(|hearing| *hearing.listener.read().unpoisoned())
+                .is_some_and(|listener| level_of(metadata.level()) <= listener.level)
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -177,13 +184,14 @@ impl Subscriber for Lines {
         let mut line = Line::default();
         event.record(&mut line);
         let source = CString::new(event.metadata().target()).unwrap_or_default();
-        let text = CString::new(line.0.replace('\0', "?")).unwrap_or_default();
+        let text = CString::new(line.0.chars().map(of_one_line).collect::<String>()).unwrap_or_default();
+        let Some(hearing) = Hearing::here() else { return };
         // Held through the call, so that `sw_set_log` returns only when the function before is done.
-        let listener = LISTENER.read().unpoisoned();
+        let listener = hearing.listener.read().unpoisoned();
         let Some(listener) = listener.as_ref() else { return };
         let level = level_of(event.metadata().level());
         // SAFETY: the caller gave the function for this; the texts live through the call.
-        calling(|| unsafe { (listener.call)(listener.context, level, source.as_ptr(), text.as_ptr()) });
+        calling(Of::Any, || unsafe { (listener.call)(listener.context, level, source.as_ptr(), text.as_ptr()) });
     }
 
     fn enter(&self, _: &span::Id) {}

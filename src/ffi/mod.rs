@@ -25,10 +25,12 @@
 //! end_state    how far the end of a run has come
 //! finish       finish, abort, free
 //! report       counters, latencies, the summary
+//! callback     in whose callbacks a thread is, and what it can't wait for there
 //! log          log lines and closed shards, told to the caller's functions
 //! ```
 #![allow(non_camel_case_types, clippy::missing_safety_doc)]
 
+mod callback;
 pub mod config;
 pub mod dataset;
 mod end_state;

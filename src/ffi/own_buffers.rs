@@ -6,9 +6,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::callback::{Context, Of};
 use super::config::convert::known;
 use super::config::sw_config;
-use super::log::Context;
 use super::pointer::list_up_to;
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::aligned_memory::RingBuffers;
@@ -24,8 +24,8 @@ struct Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let (Some(release), true) = (self.release, self.taken_over.load(Relaxed)) {
-            // SAFETY: the caller gave the function for this.
-            unsafe { release(self.context.0) };
+            // Whatever thread is the last to use them. SAFETY: the caller gave the function for this.
+            self.context.call(Of::Any, |context| unsafe { release(context) });
         }
     }
 }

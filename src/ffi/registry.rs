@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
+use super::callback::Of;
 use super::end_state::Ending;
 use super::handle::{Entered, Registry};
 use super::loans::Loans;
@@ -24,6 +25,9 @@ pub(super) struct Run {
     pub(super) acquisition: RwLock<Option<Held>>,
     /// Somebody else ends it.
     pub(super) is_lent: bool,
+    /// Whose its callbacks are, and its dataset, by which that is known.
+    pub(super) of: Of,
+    pub(super) dataset: usize,
     /// Lives on after the end.
     pub(super) engine: Arc<Engine>,
     pub(super) loans: Loans,
@@ -59,8 +63,10 @@ impl Run {
             // Not before the outcome can be had.
             acquisition.tells_end = false;
         }
-        let engine = acquisition.engine().clone();
+        let (engine, dataset) = (acquisition.engine().clone(), acquisition.dataset_identity());
         Self {
+            of: Of::Dataset(dataset),
+            dataset,
             loans: Loans::new(&engine.ring),
             chunk_shape: acquisition.chunk_shape().to_vec(),
             shard_shape: acquisition.shard_shape().to_vec(),

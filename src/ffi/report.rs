@@ -3,7 +3,7 @@
 
 use super::pointer::{grown_out, grows, out};
 use super::registry::{enter, sw_acquisition};
-use super::status::{SW_ERROR_ARGUMENT, SW_ERROR_NOT_FOUND, boundary, refuse, sw_status};
+use super::status::{SW_ABORTED, SW_ERROR_ARGUMENT, SW_ERROR_NOT_FOUND, boundary, refuse, sw_status};
 use crate::stats::{Stage, StageLatency, Summary};
 
 /// A struct with its size, the values of these fields of another, and some more.
@@ -180,13 +180,18 @@ impl From<&Summary> for sw_summary {
 }
 
 /// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. After
-/// sw_abort it is SW_ABORTED, and the others tell SW_ERROR_ENDED. For a program that looks now and then how a run is;
-/// SW_OK while all is well.
+/// sw_abort it is SW_ABORTED, if there was none before, and the others tell SW_ERROR_ENDED. For a program that looks
+/// now and then how a run is; SW_OK while all is well.
 ///
 /// Errors: those of wrong arguments, and the run's own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_first_error(acquisition: *mut sw_acquisition) -> sw_status {
-    boundary(|| Ok(enter(acquisition)?.engine.first_error.check()?))
+    boundary(|| {
+        let run = enter(acquisition)?;
+        run.engine.first_error.check()?;
+        // Also where there was nothing to lose.
+        if run.ending.state().aborted { refuse!(SW_ABORTED, "the acquisition was aborted") } else { Ok(()) }
+    })
 }
 
 /// The number of the first frame that the run's first error is about.

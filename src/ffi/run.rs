@@ -8,11 +8,14 @@ use std::sync::Arc;
 use super::config::convert::{Wish, configuration};
 use super::config::sw_config;
 use super::limits::Limit;
+use super::names::Plain;
 use super::own_buffers::{OwnBuffers, own_buffers, split};
 use super::pointer::{bytes, out, required, slice, text};
 use super::record::{record, sw_record};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
-use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_SIZE, boundary, refuse, sw_status, told};
+use super::status::{
+    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_NULL, SW_ERROR_SIZE, boundary, refuse, sw_status, told,
+};
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
 use crate::aligned_memory::RingBuffers;
@@ -120,7 +123,8 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
 /// acquisition. Folders on the way there are made. With `key` in the configuration, the path is that of a hierarchy of
 /// Zarr v3 groups, which may be another writer's: its documents stay as they are, groups that are not there yet are
 /// made, and an array in the way, Zarr v2, and consolidated metadata, by which readers would not see the image, are
-/// refused.
+/// refused. `overwrite` replaces an image of this writer that is at the key, or an empty group: never an array, another
+/// writer's node, or a group that merely holds images.
 ///
 /// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 /// disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
@@ -218,6 +222,22 @@ pub unsafe extern "C" fn sw_acquire_buffer(
     })
 }
 
+/// The frame that is to go back, looked at before the handle: one that is empty, as the C++ wrapper's are that were
+/// committed or moved, has neither.
+///
+/// # Safety
+/// As for [`required`].
+unsafe fn given<'a>(frame: *const sw_frame) -> Outcome<&'a sw_frame> {
+    if frame.is_null() {
+        return refuse!(
+            SW_ERROR_NULL,
+            "the frame is empty: it was committed, discarded or moved before, or never acquired"
+        );
+    }
+    // SAFETY: as the caller promises.
+    unsafe { required(frame, "frame") }
+}
+
 /// Hands a filled frame to the workers under its number, counted from 0 in acquisition order; SW_NEXT: the next one.
 ///
 /// Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window`
@@ -240,9 +260,11 @@ pub unsafe extern "C" fn sw_commit(
     record: *const sw_record,
 ) -> sw_status {
     boundary(|| {
-        let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let (frame, record) = unsafe { (required(frame, "frame")?, self::record(record, run.record_fields())?) };
+        let frame = unsafe { given(frame) }?;
+        let run = enter(acquisition)?;
+        // SAFETY: as above.
+        let record = unsafe { self::record(record, run.record_fields()) }?;
         run.check_own(frame)?;
         run.commit(frame.index as usize, Some(frame.turn), number, record)
     })
@@ -270,9 +292,9 @@ pub unsafe extern "C" fn sw_commit_buffer(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_discard(acquisition: *mut sw_acquisition, frame: *const sw_frame) -> sw_status {
     boundary(|| {
-        let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let frame = unsafe { required(frame, "frame") }?;
+        let frame = unsafe { given(frame) }?;
+        let run = enter(acquisition)?;
         run.check_own(frame)?;
         run.loans.take(frame.index as usize, Some(frame.turn)).map(drop)
     })
@@ -367,7 +389,7 @@ pub unsafe extern "C" fn sw_append(
             || run.ring_full == RingFull::DropNewest
         {
             return refuse!(
-                super::status::SW_ERROR_NULL,
+                SW_ERROR_NULL,
                 "appended is null, which is possible for one frame only, and without SW_RING_FULL_DROP_NEWEST"
             );
         } else {
@@ -387,7 +409,8 @@ pub unsafe extern "C" fn sw_append(
 ///
 /// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", and
 /// in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value nested deeper than
-/// 64 levels or with a number beyond those of 64 bits; SW_ERROR_ENDED.
+/// 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of any length stay as
+/// they are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_set_attribute(
     acquisition: *mut sw_acquisition,
@@ -398,8 +421,10 @@ pub unsafe extern "C" fn sw_set_attribute(
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
         let (key, json) = unsafe { (text(key, "key")?, text(json, "json")?) };
-        let value = exact::parse(json.as_bytes())
-            .map_err(|error| told(SW_ERROR_ARGUMENT, format_args!("the value of {key:?} is not JSON: {error}")))?;
+        let value = exact::parse(json.as_bytes()).map_err(|error| match exact::too_deep(&error) {
+            Some(reason) => Error::config("attribute", format_args!("{key:?}"), reason).into(),
+            None => told(SW_ERROR_ARGUMENT, format_args!("the value of {key:?} is not JSON: {}", Plain(&error))),
+        })?;
         if let Some((_, token)) = exact::beyond_json(&value) {
             return refuse!(SW_ERROR_ARGUMENT, "the value of {key:?} is not JSON, which has no {token}");
         }

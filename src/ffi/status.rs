@@ -30,7 +30,8 @@ pub const SW_ERROR_HANDLE: sw_status = 6;
 pub const SW_ERROR_FORKED: sw_status = 7;
 /// The frame is not on loan: it was committed or discarded before, or never acquired.
 pub const SW_ERROR_FRAME: sw_status = 8;
-/// Another thread is in a call that allows only one, or uses the handle that would be freed.
+/// Another thread is in a call that allows only one, or uses the handle that would be freed; or this is a callback in
+/// which the run's end can't be waited for.
 pub const SW_ERROR_BUSY: sw_status = 9;
 /// The acquisition has ended; it takes no more frames.
 pub const SW_ERROR_ENDED: sw_status = 10;
@@ -82,7 +83,7 @@ const TEXTS: [(sw_status, &CStr, &CStr); 29] = [
     (SW_ERROR_HANDLE, c"SW_ERROR_HANDLE", c"not a handle, or freed"),
     (SW_ERROR_FORKED, c"SW_ERROR_FORKED", c"the handle belongs to the parent process"),
     (SW_ERROR_FRAME, c"SW_ERROR_FRAME", c"the frame is not on loan"),
-    (SW_ERROR_BUSY, c"SW_ERROR_BUSY", c"another thread is in the way"),
+    (SW_ERROR_BUSY, c"SW_ERROR_BUSY", c"another thread, or this callback, is in the way"),
     (SW_ERROR_ENDED, c"SW_ERROR_ENDED", c"the acquisition has ended"),
     (SW_ERROR_NOT_ENDED, c"SW_ERROR_NOT_ENDED", c"the acquisition has not ended"),
     (SW_ERROR_TOO_MANY, c"SW_ERROR_TOO_MANY", c"too many handles"),
@@ -124,16 +125,21 @@ impl fmt::Write for Text {
         while !text.is_char_boundary(fits) {
             fits -= 1;
         }
-        // A zero inside would end the text for C, and a line end the line of a log.
         for (place, &byte) in self.bytes[self.len..].iter_mut().zip(&text.as_bytes()[..fits]) {
-            *place = match byte {
-                0 => b'?',
-                _ if byte.is_ascii_control() => b' ',
-                _ => byte,
-            };
+            // What is no control character is a part of UTF-8.
+            *place = if byte.is_ascii_control() { of_one_line(byte.into()) as u8 } else { byte };
         }
         self.len += fits;
         if fits < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+/// A character as texts for C have it: a zero inside would end them, and a line end the line of a log.
+pub(super) fn of_one_line(character: char) -> char {
+    match character {
+        '\0' => '?',
+        _ if character.is_control() => ' ',
+        _ => character,
     }
 }
 

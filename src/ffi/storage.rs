@@ -7,7 +7,7 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use super::log::calling;
+use super::callback::{self, Of};
 use super::pointer::{Grows, read};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::storage::{Blob, Storage};
@@ -20,12 +20,12 @@ use crate::storage::{Blob, Storage};
 /// per-frame records are put as a whole. All functions get `context` first, are called from threads of the library,
 /// must not unwind or jump out, and return 0, or a positive errno value that becomes the acquisition's error, if
 /// nothing else is said. An error of `punch` ends no run, nor does the first one in making a shard that is prepared
-/// ahead of need: that is tried again. None of the functions may end a run: sw_finish, sw_abort and sw_free are
-/// SW_ERROR_BUSY in them. What is durable before its shard is closed: with an index of at most 31 chunks, or without a
-/// checksum; others can't be replaced safely by `write_at`. Functions that are not `write_at` are never called by a
-/// thread that encodes. None is called any more when sw_free, or sw_create_in with an error, has returned. What a run
-/// has left that was killed, or whose last documents could not be put, is recovered in a folder: that of the files
-/// under their keys.
+/// ahead of need: that is tried again. None of the functions may end a run that has this storage: sw_close, sw_finish,
+/// sw_abort and sw_free are SW_ERROR_BUSY in them. What is durable before its shard is closed: with an index of at most
+/// 31 chunks, or without a checksum; others can't be replaced safely by `write_at`. Functions that are not `write_at`
+/// are never called by a thread that encodes. None is called any more when sw_free, or sw_create_in with an error, has
+/// returned. What a run has left that was killed, or whose last documents could not be put, is recovered in a folder:
+/// that of the files under their keys.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_storage {
@@ -122,6 +122,17 @@ fn outcome(code: i32) -> io::Result<()> {
     }
 }
 
+impl Functions {
+    /// Runs one of the functions of the storage that `self` is in.
+    fn calling<T>(&self, call: impl FnOnce() -> T) -> T {
+        callback::calling(self.of(), call)
+    }
+
+    fn of(&self) -> Of {
+        Of::Dataset(std::ptr::from_ref(self).addr())
+    }
+}
+
 fn c_key(key: &str) -> io::Result<CString> {
     // Names are checked before they become keys, so this does not happen.
     CString::new(key).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
@@ -140,31 +151,33 @@ impl Storage for Functions {
         let (create, key) = (self.0.create.ok_or_else(absent)?, c_key(key)?);
         let mut blob = std::ptr::null_mut();
         // SAFETY: the caller gave the function for this; the key lives through the call, and so does the place.
-        outcome(calling(|| unsafe { create(self.0.context, key.as_ptr(), len, &raw mut blob) }))?;
-        Ok(Box::new(CallerBlob { functions: *self, blob }))
+        outcome(self.calling(|| unsafe { create(self.0.context, key.as_ptr(), len, &raw mut blob) }))?;
+        Ok(Box::new(CallerBlob { functions: *self, of: self.of(), blob }))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let (put, key) = (self.0.put.ok_or_else(absent)?, c_key(key)?);
         // SAFETY: as in `create`.
-        outcome(calling(|| unsafe { put(self.0.context, key.as_ptr(), bytes.as_ptr().cast(), bytes.len()) }))
+        outcome(self.calling(|| unsafe { put(self.0.context, key.as_ptr(), bytes.as_ptr().cast(), bytes.len()) }))
     }
 
     fn is_used(&self) -> bool {
         // SAFETY: as in `create`.
-        self.0.is_used.is_some_and(|is_used| calling(|| unsafe { is_used(self.0.context) }) != 0)
+        self.0.is_used.is_some_and(|is_used| self.calling(|| unsafe { is_used(self.0.context) }) != 0)
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
         let Some(remove) = self.0.remove else { return Ok(()) };
         let key = c_key(key)?;
         // SAFETY: as in `create`.
-        outcome(calling(|| unsafe { remove(self.0.context, key.as_ptr()) }))
+        outcome(self.calling(|| unsafe { remove(self.0.context, key.as_ptr()) }))
     }
 }
 
 struct CallerBlob {
     functions: Functions,
+    /// Whose they are.
+    of: Of,
     blob: *mut c_void,
 }
 
@@ -182,36 +195,39 @@ impl Blob for CallerBlob {
         let storage = &self.functions.0;
         let write_at = storage.write_at.ok_or_else(absent)?;
         // SAFETY: the caller gave the function for this; the bytes live through the call.
-        outcome(calling(|| unsafe { write_at(storage.context, self.blob, offset, bytes.as_ptr().cast(), bytes.len()) }))
+        outcome(callback::calling(self.of, || unsafe {
+            write_at(storage.context, self.blob, offset, bytes.as_ptr().cast(), bytes.len())
+        }))
     }
 
     fn done_with(&self, _offset: u64, _len: u64) {}
 
     fn publish(&self) -> io::Result<()> {
         let storage = &self.functions.0;
+        let Some(publish) = storage.publish else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        storage.publish.map_or(Ok(()), |publish| outcome(calling(|| unsafe { publish(storage.context, self.blob) })))
+        outcome(callback::calling(self.of, || unsafe { publish(storage.context, self.blob) }))
     }
 
     fn sync(&self) -> io::Result<()> {
         let storage = &self.functions.0;
+        let Some(sync) = storage.sync else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        storage.sync.map_or(Ok(()), |sync| outcome(calling(|| unsafe { sync(storage.context, self.blob) })))
+        outcome(callback::calling(self.of, || unsafe { sync(storage.context, self.blob) }))
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         let storage = &self.functions.0;
+        let Some(punch) = storage.punch else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        storage
-            .punch
-            .map_or(Ok(()), |punch| outcome(calling(|| unsafe { punch(storage.context, self.blob, offset, len) })))
+        outcome(callback::calling(self.of, || unsafe { punch(storage.context, self.blob, offset, len) }))
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
         let storage = &self.functions.0;
         let finish = storage.finish.ok_or_else(absent)?;
         // SAFETY: as in `write_at`.
-        outcome(calling(|| unsafe { finish(storage.context, self.blob, len) }))
+        outcome(callback::calling(self.of, || unsafe { finish(storage.context, self.blob, len) }))
     }
 }
 
@@ -219,7 +235,7 @@ impl Drop for CallerBlob {
     fn drop(&mut self) {
         if let Some(release) = self.functions.0.release {
             // SAFETY: as in `write_at`; nobody has the blob any more.
-            calling(|| unsafe { release(self.functions.0.context, self.blob) });
+            callback::calling(self.of, || unsafe { release(self.functions.0.context, self.blob) });
         }
     }
 }

@@ -5,10 +5,11 @@ use std::ffi::c_char;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::callback::Wait;
 use super::config::convert::configuration;
 use super::config::sw_config;
 use super::dataset::{DATASETS, sw_dataset};
-use super::finish::{begin_to_end, check_owner, check_thread};
+use super::finish::{begin_to_end, check_owner};
 use super::limits::limit;
 use super::names::Spelling;
 use super::own_buffers::own_buffers;
@@ -98,7 +99,8 @@ pub unsafe extern "C" fn sw_finish_all(
         let runs: Vec<Arc<Run>> = entered.iter().map(|run| Arc::clone(run)).collect();
         runs.iter().enumerate().try_for_each(|(at, run)| check_owner(run).map_err(named(at)))?;
         let wait = limit(timeout_ms)?;
-        check_thread()?;
+        let waits = runs.iter().enumerate().map(|(at, run)| Wait::for_end(run.dataset).map_err(named(at)));
+        let _waits = waits.collect::<Outcome<Vec<_>>>()?;
         let claim = |(at, run)| Claim::of(run).map_err(named(at));
         let claims = runs.iter().map(AsRef::as_ref).enumerate().map(claim).collect::<Outcome<Vec<_>>>()?;
         begin_to_end(&runs)?;

@@ -374,9 +374,23 @@ pub(crate) fn join_descriptors(other: &File, file: &File) {
 }
 
 /// The memory that the system could give without taking it from others.
+#[cfg(feature = "offline")]
 pub(crate) fn available_bytes() -> Option<u64> {
+    bytes_of_memory("MemAvailable:")
+}
+
+/// The memory of the machine.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    bytes_of_memory("MemTotal:")
+}
+
+fn bytes_of_memory(name: &str) -> Option<u64> {
+    if cfg!(miri) {
+        // Miri has no files.
+        return None;
+    }
     let told = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = told.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.saturating_mul(1024))
 }
 

@@ -4,10 +4,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::{Channel, DimKind};
 use crate::error::Result;
+use crate::format::precomputed;
+use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::ome_of;
 use crate::ome;
@@ -18,7 +21,7 @@ use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
 const ABOVE_MAX: usize = 4;
 
 /// A dimension as the image's OME-Zarr metadata describes it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Axis {
     /// The name.
@@ -42,6 +45,7 @@ impl Axis {
 
 impl Array {
     /// The dimensions as the OME-Zarr image describes them whose level this is; `None` where there is no such image.
+    /// Those of a scale of a precomputed volume are in nanometers, as its resolution and its voxel offset say.
     /// Where it places the level by other means than a scale and a translation of each dimension, these have neither,
     /// nor a unit, and [`notes`](Self::notes) say so.
     ///
@@ -92,8 +96,21 @@ impl Array {
         }))
     }
 
+    /// Whether the image whose level this is says what labels its pixels are.
+    ///
+    /// # Errors
+    ///
+    /// As for [`axes`](Self::axes).
+    pub fn has_label_properties(&self) -> Result<bool> {
+        let says = |said: &Value| said.get("colors").or(said.get("properties")).is_some();
+        Ok(self.with_level(|ome, _, _| ome.get("image-label").is_some_and(says))?.unwrap_or_default())
+    }
+
     /// Asks the metadata of the image whose level the array is: all, those of its levels, and those of this one.
     fn with_level<T>(&self, ask: impl FnOnce(&Value, Multiscale<'_>, Dataset<'_>) -> T) -> Result<Option<T>> {
+        if self.layout().rules().names_resolutions {
+            return self.with_scale(ask);
+        }
         for (steps, group) in self.path().ancestors().skip(1).take(ABOVE_MAX).enumerate() {
             let ome = match ome_of(group) {
                 Ok(ome) => ome,
@@ -110,6 +127,17 @@ impl Array {
             }
         }
         Ok(None)
+    }
+
+    /// The same of a scale of a volume, whose document says where all of them are.
+    fn with_scale<T>(&self, ask: impl FnOnce(&Value, Multiscale<'_>, Dataset<'_>) -> T) -> Result<Option<T>> {
+        let Some(info) = document::read(self.document())? else { return Ok(None) };
+        let keys = precomputed::keys(self.document(), &info)?;
+        let Some(ome) = precomputed::carried::said_of_image(&info) else { return Ok(None) };
+        let key = self.document().parent().and_then(|root| self.path().strip_prefix(root).ok());
+        let at = keys.iter().position(|of| key == Some(Path::new(of))).unwrap_or_default();
+        let image = multiscales::images(&ome).next();
+        Ok(image.and_then(|image| Some(ask(&ome, image, image.levels().nth(at)?))))
     }
 }
 

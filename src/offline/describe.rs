@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::IndexLocation;
+use crate::config::{Channel, IndexLocation};
 use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format;
@@ -17,6 +17,7 @@ use crate::fs::{document, look};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::ChunkManifest;
 use crate::offline::array::shard_file::ShardFile;
+use crate::offline::axes::Axis;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::levels;
@@ -102,6 +103,10 @@ pub struct ArrayDescription {
     pub dtype: ElementType,
     /// The names of the dimensions.
     pub dimension_names: Option<Vec<String>>,
+    /// The dimensions as the OME-Zarr image describes them whose level it is; empty where there is none.
+    pub axes: Vec<Axis>,
+    /// The channels of that image.
+    pub channels: Vec<Channel>,
     /// Elements of a chunk in each dimension.
     pub chunk_shape: Vec<u64>,
     /// Elements of a shard in each dimension; `None` when each chunk is a file.
@@ -171,7 +176,7 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     unreadable.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(Description {
         arrays,
-        ome: attributes.get("ome").is_some() || attributes.get("multiscales").is_some(),
+        ome: ["ome", "multiscales", "plate", "well"].iter().any(|key| attributes.get(*key).is_some()),
         complete: attributes.pointer("/shardwright/complete").and_then(Value::as_bool),
         attributes,
         unreadable,
@@ -273,6 +278,9 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         shape: array.shape().to_vec(),
         dtype: array.dtype(),
         dimension_names: array.dimension_names().map(<[String]>::to_vec),
+        // What can't be read is told of the group that it is in.
+        axes: array.axes().ok().flatten().unwrap_or_default(),
+        channels: array.channels().unwrap_or_default(),
         chunk_shape: array.chunk_shape().to_vec(),
         shard_shape: array.shard_shape().map(<[u64]>::to_vec),
         codecs: array.codecs().to_vec(),

@@ -13,7 +13,7 @@ pub(crate) mod multiscales;
 mod placement;
 pub(crate) mod plate;
 pub(crate) mod scene;
-pub(crate) mod units;
+pub mod units;
 pub(crate) mod versions;
 pub(crate) mod xml;
 

@@ -196,7 +196,7 @@ fn system_name(end: &Value) -> &Value {
 }
 
 impl<'a> AxisEntry<'a> {
-    pub(super) fn of(dim: &'a Dim) -> Self {
+    pub(crate) fn of(dim: &'a Dim) -> Self {
         let unit = dim.unit.as_deref().filter(|unit| !unit.is_empty());
         Self { name: Some(&dim.name), kind: Some(dim.kind), unit }
     }

@@ -7,29 +7,77 @@ pub(crate) struct Length {
     pub(crate) unit: Option<String>,
 }
 
-/// Metric prefixes: their names, their symbols, and the power of ten.
-const PREFIXES: [(&str, &str, i32); 21] = [
-    ("", "", 0),
-    ("yotta", "Y", 24),
-    ("zetta", "Z", 21),
-    ("exa", "E", 18),
-    ("peta", "P", 15),
-    ("tera", "T", 12),
-    ("giga", "G", 9),
-    ("mega", "M", 6),
-    ("kilo", "k", 3),
-    ("hecto", "h", 2),
-    ("deca", "da", 1),
-    ("deci", "d", -1),
-    ("centi", "c", -2),
-    ("milli", "m", -3),
-    ("micro", "µ", -6),
-    ("nano", "n", -9),
-    ("pico", "p", -12),
-    ("femto", "f", -15),
-    ("atto", "a", -18),
-    ("zepto", "z", -21),
-    ("yocto", "y", -24),
+/// A unit: its name, its symbol in OME-XML, and how many meters or seconds it is, as a number and the power of ten that
+/// it is multiplied by.
+struct Unit(&'static str, &'static str, f64, i32);
+
+/// The lengths that OME-Zarr lists. OME-XML has a symbol for each, in `UnitsLength`.
+const LENGTHS: [Unit; 26] = [
+    Unit("meter", "m", 1.0, 0),
+    Unit("yottameter", "Ym", 1.0, 24),
+    Unit("zettameter", "Zm", 1.0, 21),
+    Unit("exameter", "Em", 1.0, 18),
+    Unit("petameter", "Pm", 1.0, 15),
+    Unit("terameter", "Tm", 1.0, 12),
+    Unit("gigameter", "Gm", 1.0, 9),
+    Unit("megameter", "Mm", 1.0, 6),
+    Unit("kilometer", "km", 1.0, 3),
+    Unit("hectometer", "hm", 1.0, 2),
+    Unit("decimeter", "dm", 1.0, -1),
+    Unit("centimeter", "cm", 1.0, -2),
+    Unit("millimeter", "mm", 1.0, -3),
+    Unit("micrometer", "µm", 1.0, -6),
+    Unit("nanometer", "nm", 1.0, -9),
+    Unit("picometer", "pm", 1.0, -12),
+    Unit("femtometer", "fm", 1.0, -15),
+    Unit("attometer", "am", 1.0, -18),
+    Unit("zeptometer", "zm", 1.0, -21),
+    Unit("yoctometer", "ym", 1.0, -24),
+    Unit("angstrom", "Å", 1.0, -10),
+    Unit("inch", "in", 0.0254, 0),
+    Unit("foot", "ft", 0.3048, 0),
+    Unit("yard", "yd", 0.9144, 0),
+    Unit("mile", "mi", 1609.344, 0),
+    Unit("parsec", "pc", 3.085_677_581_491_367, 16),
+];
+
+/// The times, whose symbols are in `UnitsTime`.
+const TIMES: [Unit; 23] = [
+    Unit("second", "s", 1.0, 0),
+    Unit("yottasecond", "Ys", 1.0, 24),
+    Unit("zettasecond", "Zs", 1.0, 21),
+    Unit("exasecond", "Es", 1.0, 18),
+    Unit("petasecond", "Ps", 1.0, 15),
+    Unit("terasecond", "Ts", 1.0, 12),
+    Unit("gigasecond", "Gs", 1.0, 9),
+    Unit("megasecond", "Ms", 1.0, 6),
+    Unit("kilosecond", "ks", 1.0, 3),
+    Unit("hectosecond", "hs", 1.0, 2),
+    Unit("decisecond", "ds", 1.0, -1),
+    Unit("centisecond", "cs", 1.0, -2),
+    Unit("millisecond", "ms", 1.0, -3),
+    Unit("microsecond", "µs", 1.0, -6),
+    Unit("nanosecond", "ns", 1.0, -9),
+    Unit("picosecond", "ps", 1.0, -12),
+    Unit("femtosecond", "fs", 1.0, -15),
+    Unit("attosecond", "as", 1.0, -18),
+    Unit("zeptosecond", "zs", 1.0, -21),
+    Unit("yoctosecond", "ys", 1.0, -24),
+    Unit("minute", "min", 60.0, 0),
+    Unit("hour", "h", 3600.0, 0),
+    Unit("day", "d", 86400.0, 0),
+];
+
+/// What people write besides names and symbols. The micro sign and the Greek letter mu look alike, and both are in use.
+const OTHER_NAMES: [(&str, &str); 8] = [
+    ("um", "micrometer"),
+    ("\u{3bc}m", "micrometer"),
+    ("micron", "micrometer"),
+    ("microns", "micrometer"),
+    ("us", "microsecond"),
+    ("\u{3bc}s", "microsecond"),
+    ("sec", "second"),
+    ("inches", "inch"),
 ];
 
 /// Lengths as numbers that can be compared: as they are where they have one unit, or none, else in meters. `None` where
@@ -43,49 +91,55 @@ pub(crate) fn comparable<const N: usize>(lengths: &[Length; N]) -> Option<[f64; 
 }
 
 /// The symbol of a length in OME-XML's `UnitsLength`.
-pub(super) fn length_symbol(unit: &str) -> Option<String> {
-    length(unit).map(|(symbol, ..)| symbol)
+pub fn length_symbol(unit: &str) -> Option<&'static str> {
+    find(&LENGTHS, unit).map(|unit| unit.1)
+}
+
+/// The symbol of a time in OME-XML's `UnitsTime`.
+pub fn time_symbol(unit: &str) -> Option<&'static str> {
+    find(&TIMES, unit).map(|unit| unit.1)
+}
+
+/// The name of a length by what people, ImageJ and OME-XML write for it.
+pub fn length_named(text: &str) -> Option<&'static str> {
+    named(&LENGTHS, text)
+}
+
+/// The same of a time.
+pub fn time_named(text: &str) -> Option<&'static str> {
+    named(&TIMES, text)
+}
+
+/// A number in another unit; as it is where one of the units is not known, or the one is of length and the other of
+/// time.
+pub fn convert(number: f64, from: Option<&str>, to: &str) -> f64 {
+    let both = |units: &'static [Unit]| Some((find(units, from?)?, find(units, to)?));
+    let Some((from, to)) = both(&LENGTHS).or_else(|| both(&TIMES)) else { return number };
+    let number = if from.2 == to.2 { number } else { number * from.2 / to.2 };
+    // Powers of ten with a positive exponent are exact, and their quotients the nearest there are.
+    match from.3 - to.3 {
+        power @ 0.. => number * 10_f64.powi(power),
+        power => number / 10_f64.powi(-power),
+    }
 }
 
 /// How many nanometers a unit of length is.
 pub(crate) fn nanometers(unit: &str) -> Option<f64> {
-    length(unit).map(|(_, number, power)| number * 10_f64.powi(power + 9))
+    find(&LENGTHS, unit).map(|unit| unit.2 * 10_f64.powi(unit.3 + 9))
 }
 
 fn meters(unit: &str) -> Option<f64> {
-    length(unit).map(|(_, number, power)| number * 10_f64.powi(power))
+    find(&LENGTHS, unit).map(|unit| unit.2 * 10_f64.powi(unit.3))
 }
 
-/// The symbol of a length, and how many meters it is, as a number and the power of ten that it is multiplied by.
-fn length(unit: &str) -> Option<(String, f64, i32)> {
-    let (symbol, meters, power) = match unit {
-        "angstrom" => ("Å", 1.0, -10),
-        "inch" => ("in", 0.0254, 0),
-        "foot" => ("ft", 0.3048, 0),
-        "yard" => ("yd", 0.9144, 0),
-        "mile" => ("mi", 1609.344, 0),
-        "parsec" => ("pc", 3.085_677_581_491_367, 16),
-        _ => return prefixed(unit, "meter", "m").map(|(symbol, power)| (symbol, 1.0, power)),
-    };
-    Some((symbol.to_owned(), meters, power))
+fn find(units: &'static [Unit], name: &str) -> Option<&'static Unit> {
+    units.iter().find(|unit| unit.0 == name)
 }
 
-/// The symbol of a time in OME-XML's `UnitsTime`.
-pub(super) fn time_symbol(unit: &str) -> Option<String> {
-    let symbol = match unit {
-        "minute" => "min",
-        "hour" => "h",
-        "day" => "d",
-        _ => return prefixed(unit, "second", "s").map(|(symbol, _)| symbol),
-    };
-    Some(symbol.to_owned())
-}
-
-/// The symbol of a unit that is `base`, alone or with a metric prefix, and the prefix's power of ten.
-fn prefixed(unit: &str, base: &str, symbol: &str) -> Option<(String, i32)> {
-    let wanted = unit.strip_suffix(base)?;
-    let (_, prefix, power) = PREFIXES.iter().find(|(name, ..)| *name == wanted)?;
-    Some((format!("{prefix}{symbol}"), *power))
+fn named(units: &'static [Unit], text: &str) -> Option<&'static str> {
+    let other = OTHER_NAMES.iter().find(|(other, _)| *other == text).map(|(_, name)| *name);
+    let name = other.unwrap_or(text);
+    units.iter().find(|unit| unit.0 == name || unit.1 == name).map(|unit| unit.0)
 }
 
 #[cfg(test)]
@@ -97,6 +151,21 @@ mod tests {
         let units = ["angstrom", "nanometer", "micrometer", "millimeter", "centimeter", "meter", "inch", "second"];
         let expected = [Some(0.1), Some(1.0), Some(1e3), Some(1e6), Some(1e7), Some(1e9), Some(2.54e7), None];
         assert_eq!(units.map(nanometers), expected);
+    }
+
+    #[test]
+    fn units_go_by_many_names_and_change_into_each_other() {
+        let lengths = ["um", "\u{b5}m", "\u{3bc}m", "micron", "in", "ft", "fm", "Å", "pixel", "s", "thou"];
+        let expected = [&["micrometer"; 4][..], &["inch", "foot", "femtometer", "angstrom"]].concat();
+        assert_eq!(lengths.iter().filter_map(|text| length_named(text)).collect::<Vec<_>>(), expected);
+        assert_eq!(["min", "us", "d", "m"].map(time_named), [Some("minute"), Some("microsecond"), Some("day"), None]);
+        assert_eq!(convert(-1.5, Some("micrometer"), "nanometer"), -1500.0);
+        assert_eq!(convert(3.0, Some("nanometer"), "micrometer"), 0.003);
+        assert_eq!(convert(2.0, Some("inch"), "micrometer"), 50_800.0);
+        assert_eq!(convert(90.0, Some("minute"), "hour"), 1.5);
+        for same in [None, Some("second"), Some("pixel")] {
+            assert_eq!(convert(3.0, same, "micrometer"), 3.0);
+        }
     }
 
     #[test]

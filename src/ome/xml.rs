@@ -63,7 +63,7 @@ fn image_xml(xml: &mut String, number: usize, name: &str, config: &Config, shape
 
 /// Where the first pixel is: direction, value, and the unit's symbol. Nothing where no dimension says so, and nothing
 /// of a dimension without a unit: the schema knows such places only relative to the microscope.
-fn place(dims: &[Dim]) -> Vec<(char, f64, String)> {
+fn place(dims: &[Dim]) -> Vec<(char, f64, &'static str)> {
     if dims.iter().all(|dim| dim.kind != DimKind::Space || dim.translation == 0.0) {
         return Vec::new();
     }
@@ -77,8 +77,8 @@ fn place(dims: &[Dim]) -> Vec<(char, f64, String)> {
 }
 
 /// The attributes of a place, whose names begin so.
-fn attributes(place: &[(char, f64, String)], start: &str) -> String {
-    let attribute = |(letter, value, unit): &(char, f64, String)| {
+fn attributes(place: &[(char, f64, &'static str)], start: &str) -> String {
+    let attribute = |(letter, value, unit): &(char, f64, &'static str)| {
         format!(" {start}{letter}=\"{value}\" {start}{letter}Unit=\"{unit}\"")
     };
     place.iter().map(attribute).collect()

@@ -52,6 +52,10 @@ impl FramePlan {
         let needed = (rows - 1)
             .checked_mul(layout.row_stride)
             .and_then(|last| last.checked_add(layout.offset)?.checked_add(row_bytes));
+        if layout.row_stride == 0 && layout.buffer_bytes == 0 && layout.offset > 0 {
+            let reason = "must be 0 where buffer_bytes is not set: a buffer is exactly a frame then";
+            return Err(Error::config("frame_layout.offset", layout.offset, reason));
+        }
         if layout.row_stride == 0 && layout.buffer_bytes > 0 {
             let reason = format!(
                 "where the bytes of a buffer are set, so is the distance of its rows: {row_bytes} where they follow \

@@ -18,6 +18,7 @@ pub(crate) mod volume;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::aligned_memory::PAGE;
 use crate::codec::Effort;
 use crate::config::{Codec, Compressor, Config, check_workers};
 use crate::error::{Error, Result};
@@ -87,6 +88,21 @@ pub(crate) struct LevelPlan {
     /// Frames of the level before that wait for the next plane when all come in their order.
     #[cfg_attr(not(feature = "capi"), allow(dead_code))]
     pub(crate) frames_kept: u64,
+}
+
+impl Plan {
+    /// Refuses a ring that the machine has no memory for: it would be made all the same, and other programs, or this
+    /// one, would be killed for it.
+    pub(crate) fn check_memory(&self, config: &Config) -> Result<()> {
+        let Some(memory) = system::memory_bytes() else { return Ok(()) };
+        let stride = self.frame.layout.buffer_bytes.next_multiple_of(PAGE) as u64;
+        let wished = (config.ring_bytes as u64 / stride).min(self.frames_total.unwrap_or(u64::MAX)) * stride;
+        if wished <= memory {
+            return Ok(());
+        }
+        let reason = format!("more than the memory of this machine, {memory} bytes; the ring takes all of it at once");
+        Err(Error::config("ring_bytes", config.ring_bytes, reason))
+    }
 }
 
 impl Plan {

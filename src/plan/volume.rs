@@ -63,6 +63,59 @@ pub(super) fn roles(dims: &[Dim]) -> Result<(Option<usize>, Option<usize>)> {
     Ok((z.first().copied(), channel))
 }
 
+impl Config {
+    /// Says where a precomputed volume is by its [voxel_offset](crate::Volume::voxel_offset), if none is set yet: the
+    /// [translations](Dim::translation), which say where the centres of the first elements are, become 0. Those of
+    /// whole voxels and a half are offsets, since a voxel reaches from its number to the next one. Returns a sentence
+    /// about others. Nothing changes in other dialects.
+    pub fn place_volume(&mut self) -> Vec<String> {
+        if !rules(self.dialect).numbers_chunks || self.dims.len() < 2 {
+            return Vec::new();
+        }
+        let is_set = self.volume.voxel_offset != [0; 3];
+        let mut left = Vec::new();
+        let [.., y, x] = [0, self.dims.len() - 2, self.dims.len() - 1];
+        let z = (0..y).find(|&dim| self.dims[dim].kind != DimKind::Channel);
+        for at in (0..self.dims.len()).rev() {
+            let dim = &self.dims[at];
+            let xyz = [Some(x), Some(y), z].iter().position(|of| *of == Some(at));
+            let is_space = at >= y || dim.kind == DimKind::Space;
+            match xyz.filter(|_| is_space).and_then(|xyz| Some((xyz, self.whole_offset(dim, xyz)?))) {
+                _ if dim.translation == 0.0 || is_set => {}
+                Some((xyz, offset)) => self.volume.voxel_offset[xyz] = offset,
+                None => {
+                    let unit = dim.unit.as_deref().map(|unit| format!(" {unit}")).unwrap_or_default();
+                    left.insert(0, format!("{} ({}{unit})", dim.name, dim.translation));
+                }
+            }
+        }
+        self.dims.iter_mut().for_each(|dim| dim.translation = 0.0);
+        let note = || {
+            format!(
+                "the place of the first pixel along {} is not taken along: a volume's voxels begin at whole numbers of \
+                 voxels; the option `volume.voxel_offset` gives one",
+                left.join(", ")
+            )
+        };
+        (!left.is_empty()).then(note).into_iter().collect()
+    }
+
+    /// The voxels before the first one along a dimension, if these are a whole number.
+    fn whole_offset(&self, dim: &Dim, xyz: usize) -> Option<i64> {
+        const ROUNDING: f64 = 1e-6;
+        // Beyond, not every whole number is one of 64-bit floats.
+        const MOST: f64 = 9e15;
+        let nanometers = dim.unit.as_deref().and_then(units::nanometers);
+        let step = match (self.volume.resolution, nanometers) {
+            (Some(resolution), Some(nanometers)) => resolution[xyz] / nanometers,
+            _ => dim.scale,
+        };
+        let before = dim.translation / step - 0.5;
+        let whole = before.round();
+        ((before - whole).abs() <= ROUNDING && whole.abs() < MOST).then_some(whole as i64)
+    }
+}
+
 /// Where a voxel stands is a number of 64 bits for all readers, that of the last one too.
 fn check_offset(offset: [i64; 3], size: [u64; 3]) -> Result<()> {
     let is_beyond = |dim: usize| offset[dim].checked_add_unsigned(size[dim]).is_none();

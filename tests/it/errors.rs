@@ -213,6 +213,8 @@ fn a_ring_too_small_says_how_many_bytes_it_needs() {
         &["10 frames", "ring of 12 frames", "49152 bytes"],
     );
     refused_config("none", config(0), "ring_bytes", "0", &["49152 bytes"]);
+    let value = usize::MAX.to_string();
+    refused_config("endless", config(usize::MAX), "ring_bytes", &value, &["more than the memory of this machine"]);
     let folder = tempfile::tempdir().unwrap();
     let acquisition = Acquisition::create(folder.path().join("run.zarr"), config(49152)).unwrap();
     assert_eq!(acquisition.stats().ring_frames, 12);

@@ -278,3 +278,37 @@ fn the_error_of_the_last_document_alone_tells_of_frames_that_it_hides() {
     let where_to = "before `shardwright recover` of a folder with the files of the storage (6 of 6 accepted frames";
     assert!(text.contains(where_to), "{text}");
 }
+
+/// A frame of which no record says that it came looks like one that never did.
+#[test]
+fn frames_without_their_records_are_not_durable() {
+    for stored in [0, 6] {
+        let is_full = Arc::new(AtomicBool::new(stored == 0));
+        let seen = is_full.clone();
+        let storage = Probed::new(move |call, key| match call {
+            // EFBIG
+            Call::Put if key.starts_with("records/") && key.contains("/c/") && seen.load(Relaxed) => {
+                Err(io::Error::from_raw_os_error(27))
+            }
+            _ => Ok(()),
+        });
+        let config = Config { checkpoint_every: Duration::from_millis(10), sync: true, ..tiny(None, 32) };
+        let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
+        let append = |number| acquisition.append(&frame(number, FRAME_BYTES)).map(|appended| appended.frames);
+        (0..stored).for_each(|number| assert_eq!(append(number).unwrap(), 1));
+        wait_until("they are durable", || acquisition.stats().frames_durable == stored);
+        is_full.store(true, Relaxed);
+        let taken = (stored..stored + 5).take_while(|&number| append(number).is_ok()).count() as u64;
+        wait_until("it fails", || append(stored + taken).is_err());
+        let accepted = acquisition.stats().frames_accepted;
+        let unfinished = acquisition.finish().unwrap_err();
+        assert!(matches!(unfinished.error, Error::Io { .. }), "{unfinished}");
+        let summary = &unfinished.summary;
+        assert_eq!((summary.frames_written, summary.frames_durable), (accepted, stored), "{summary:?}");
+        let note = match accepted - stored {
+            1 => format!("the record of frame {stored} could not be stored"),
+            _ => format!("the records of frames {stored} to {} could not be stored", accepted - 1),
+        };
+        assert!(summary.notes.iter().any(|found| found.starts_with(&note)), "{note}: {:?}", summary.notes);
+    }
+}

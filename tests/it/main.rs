@@ -59,6 +59,7 @@ mod records;
 mod recover;
 mod recovered_books;
 mod repack;
+mod replacing;
 mod room_returns;
 mod roundtrip;
 mod shared_memory;

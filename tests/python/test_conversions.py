@@ -123,7 +123,10 @@ def test_of_an_array_without_ome_zarrs_metadata_none_are_made_up(tool, tmp_path)
 VOLUME = ["--dialect", "precomputed", "--codec", "none"]
 
 
-@pytest.mark.parametrize("unit, words", [(None, "no unit"), ("parsec", '"parsec"'), ("micrometer", None)])
+UNITS = [(None, "no unit"), ("furlong", '"furlong"'), ("micrometer", None), ("parsec", None)]
+
+
+@pytest.mark.parametrize("unit, words", UNITS)
 def test_a_resolution_that_is_a_guess_is_told(tool, tmp_path, unit, words):
     axes = [{"name": name, "type": "space", **({"unit": unit} if unit else {})} for name in "yx"]
     image(tmp_path / "a.zarr", axes=axes)
@@ -140,7 +143,7 @@ def test_distances_that_are_none_are_refused_or_left_out(tool, tmp_path, distanc
     assert f"the scale {distance} along y" in told and "--resolution" in told
     tool("repack", tmp_path / "a.zarr", tmp_path / "c", *VOLUME, "--resolution", "2,2,2")
     told = tool("export", tmp_path / "a.zarr", tmp_path / "a.ome.tif")
-    assert f"along y ({distance}) is left out" in told
+    assert f"along y ({distance} micrometer) is left out" in told
     xml = tifffile.TiffFile(tmp_path / "a.ome.tif").ome_metadata
     assert "PhysicalSizeY" not in xml and 'PhysicalSizeX="2"' in xml
 

@@ -57,13 +57,16 @@ def test_another_writer_s_groups_get_images(command, told, tool, tmp_path):
     assert not (tmp_path / "study.zarr/late").exists()
 
 
-@pytest.mark.parametrize("key", ["raw/table/image", "raw"])
-def test_what_is_there_stays(command, tmp_path, key):
+@pytest.mark.parametrize("options", [[], ["--overwrite"]])
+@pytest.mark.parametrize("key", ["raw/table/image", "raw/table", "raw"])
+def test_what_is_there_stays(command, tmp_path, key, options):
     theirs(tmp_path / "study.zarr")
     np.save(tmp_path / "movie.npy", noise((2, 20, 30), "u1"))
     before = files(tmp_path / "study.zarr")
     done = subprocess.run(
-        call(command, tmp_path / "movie.npy", tmp_path / "study.zarr", "--key", key), capture_output=True, text=True
+        call(command, tmp_path / "movie.npy", tmp_path / "study.zarr", "--key", key, *options),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode != 0
     assert files(tmp_path / "study.zarr") == before

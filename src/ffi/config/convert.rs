@@ -12,7 +12,7 @@ use crate::config::{
 };
 use crate::downsample::Method;
 use crate::dtype::Dtype;
-use crate::ffi::names::{Field, Spelling};
+use crate::ffi::names::{Field, Plain, Spelling};
 use crate::ffi::pointer::{list_up_to, optional_text, required, slice_up_to, text};
 use crate::ffi::report::SW_DIMS_MAX;
 use crate::ffi::status::SW_ERROR_ARGUMENT;
@@ -124,7 +124,7 @@ fn refuse_beside_document(fields: &Config) -> Outcome<()> {
 pub(super) fn from_document(document: &str) -> Outcome<Config> {
     // A JSON object begins with a brace, which no TOML document does.
     if document.trim_start().starts_with('{') {
-        let wrong = |error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as JSON: {error}"));
+        let wrong = |error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as JSON: {}", Plain(error)));
         return serde_json::from_str(document).map_err(wrong);
     }
     #[cfg(feature = "toml")]
@@ -132,7 +132,7 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
         // Its own text shows the line of the document, and has several of its own.
         let before = error.span().and_then(|span| document.get(..span.start)).unwrap_or_default();
         let (line, column) = (before.split('\n').count(), before.chars().rev().take_while(|&c| c != '\n').count() + 1);
-        let reason = error.message();
+        let reason = Plain(error.message());
         told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {reason} at line {line} column {column}"))
     });
     #[cfg(not(feature = "toml"))]
@@ -248,7 +248,7 @@ unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
 
 fn label(text: &str) -> Outcome<ImageLabel> {
     serde_json::from_str(text)
-        .map_err(|error| told(SW_ERROR_CONFIG, format_args!("sw_config.label, read as JSON: {error}")))
+        .map_err(|error| told(SW_ERROR_CONFIG, format_args!("sw_config.label, read as JSON: {}", Plain(error))))
 }
 
 fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
@@ -414,7 +414,7 @@ fn compressor(config: &sw_config) -> Outcome<Compressor> {
     let (level, block_bytes) = (config.level, config.block_bytes);
     let small_level = || match u8::try_from(level) {
         Ok(level) => Ok(level),
-        Err(_) => refuse!(SW_ERROR_ARGUMENT, "sw_config.level = {level}: this compressor has levels 0 to 9"),
+        Err(_) => refuse!(SW_ERROR_CONFIG, "sw_config.level = {level}: this compressor has levels 0 to 9"),
     };
     Ok(match config.compressor {
         SW_COMPRESSOR_NONE => Compressor::None,

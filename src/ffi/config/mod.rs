@@ -269,8 +269,8 @@ pub struct sw_dim {
     pub kind: sw_dim_kind,
     /// 0.
     pub reserved: u32,
-    /// Elements. 0 (the first dimension only): as many as arrive. A first dimension of a given size ends with its last
-    /// frame, too, and the summary has a note of that; the attributes keep what was planned.
+    /// Elements. 0 (the first dimension only): it is unbounded, and has as many as arrive. A first dimension of a given
+    /// size ends with its last frame, too, and the summary has a note of that; the attributes keep what was planned.
     pub size: u64,
     /// Chunk length in elements. 0: such that a chunk is about 512 KiB.
     pub chunk: u64,
@@ -376,12 +376,12 @@ pub struct sw_config {
     pub ring_full_timeout_ms: i64,
     /// Bytes for the frame buffers of the ring, of which each counts as whole pages of 4096 bytes. Default 1 GiB, which
     /// sw_create takes 0.3 to 3 s to make, as fast as the system finds the memory. No more is taken than the array's
-    /// frames need, or 4194304 of them. Images of a dataset whose frames have the same size share one ring, as large
-    /// as the first of them says.
+    /// frames need, or 4194304 of them; more than the memory of the machine is refused. Images of a dataset whose
+    /// frames have the same size share one ring, as large as the first of them says.
     pub ring_bytes: usize,
     /// Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     pub buffer_bytes: usize,
-    /// Where in a buffer the first row's first pixel stands, in bytes.
+    /// Where in a buffer the first row's first pixel stands, in bytes. 0 where `buffer_bytes` is not set.
     pub frame_offset: usize,
     /// Bytes from one row's start to the next in a buffer. Where `buffer_bytes` is set, this is, too.
     pub row_stride: usize,
@@ -392,7 +392,9 @@ pub struct sw_config {
     /// How many cores. Default 0.
     pub affinity_count: usize,
     /// How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then
-    /// becomes durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
+    /// becomes durable, and readers see it. They wait for shards that are being closed: many small shards on a slow
+    /// device delay them, by seconds where it is far behind. 0: only when a shard is full, and at the end. Default
+    /// 1000.
     pub checkpoint_every_ms: u64,
     /// Per-frame record fields beyond the frame number and the two timestamps. Default null.
     pub record_fields: *const sw_record_field,
@@ -406,7 +408,8 @@ pub struct sw_config {
     pub name: *const c_char,
     /// 1: wait until shards and documents have reached the device before they are called done. Default 1.
     pub sync: u32,
-    /// 1: replace a dataset that is in the way. Of no meaning within a dataset of several images, or in a storage of
+    /// 1: replace a dataset that is in the way; in a hierarchy of Zarr nodes, be it by `key` or by a path in one, only
+    /// an image of this writer or an empty group. Of no meaning within a dataset of several images, or in a storage of
     /// the caller's own. Default 0.
     pub overwrite: u32,
     /// The on-disk format. Default SW_DIALECT_ZARR3.

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{DimKind, OmeVersion};
+use super::{CHANNEL, Dims, X, Z};
+use crate::config::{Dim, DimKind, OmeVersion};
 use crate::format::provenance::{self, ATTRIBUTE};
+use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::multiscales::{self, AxisEntry};
 
@@ -17,8 +19,10 @@ const OWN_OF_SCALE: [&str; 7] = ["key", "size", "chunk_sizes", "voxel_offset", "
 /// writer does, and the places of its voxels in OME-Zarr's words, where nobody has said them.
 pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
     let is_own = provenance::own(info).is_some();
-    if !is_own && !attributes.contains_key("ome") {
-        attributes.insert("ome".to_owned(), ome(info));
+    if !attributes.contains_key("ome")
+        && let Some(ome) = ome(info)
+    {
+        attributes.insert("ome".to_owned(), ome);
     }
     let says_more = |object: &Value, own: &[&str]| {
         object.as_object().is_some_and(|object| object.keys().any(|key| !own.contains(&key.as_str())))
@@ -87,26 +91,54 @@ pub(crate) fn voxel_offset(scale: &Value) -> Option<[i64; 3]> {
     numbers.iter().map(Value::as_i64).collect::<Option<Vec<_>>>()?.try_into().ok()
 }
 
+/// What the document says of the image in OME-Zarr's words: what it said before it became a volume, or the places of
+/// its voxels.
+pub(crate) fn said_of_image(info: &Value) -> Option<Value> {
+    let aside = provenance::own(info).and_then(|own| own.get("ome")).or_else(|| info.pointer("/attributes/ome"));
+    aside.cloned().or_else(|| ome(info))
+}
+
 /// The scales as the levels of a multiscale image, in nanometers. Voxels stand in OME-Zarr where their centers are, and
-/// in Neuroglancer where they begin.
-fn ome(info: &Value) -> Value {
-    let channels = info["num_channels"].as_u64().unwrap_or(1) > 1;
-    let in_order = |xyz: [f64; 3], channel: f64| {
-        let [x, y, z] = xyz;
-        if channels { vec![channel, z, y, x] } else { vec![z, y, x] }
-    };
-    let axis = |name, kind, unit| AxisEntry { name: Some(name), kind: Some(kind), unit };
-    let space = ["z", "y", "x"].map(|name| axis(name, DimKind::Space, Some("nanometer")));
-    let channel = channels.then(|| axis("c", DimKind::Channel, None));
+/// in Neuroglancer where they begin. `None` where it would say what nobody has said:
+/// of a volume of this crate's writer, the resolution may be that of any volume, and only an offset says a place.
+pub(crate) fn ome(info: &Value) -> Option<Value> {
+    let own = provenance::own(info);
     let numbers = |value: &Value, default: f64| [0, 1, 2].map(|at| value[at].as_f64().unwrap_or(default));
-    let level = |(at, scale): (usize, &Value)| {
-        let (resolution, offset) = (numbers(&scale["resolution"], 1.0), numbers(&scale["voxel_offset"], 0.0));
-        let center = [0, 1, 2].map(|dim| (offset[dim] + 0.5) * resolution[dim]);
-        let (scale, translation) = (in_order(resolution, 1.0), Some(in_order(center, 0.0)));
-        (at.to_string(), PixelGrid { scale, translation })
+    let scales = info["scales"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let scales = scales.iter().map(|scale| (numbers(&scale["resolution"], 1.0), numbers(&scale["voxel_offset"], 0.0)));
+    let scales: Vec<_> = scales.collect();
+    let is_placed = own.is_none() || scales.iter().any(|(_, offset)| *offset != [0.0; 3]);
+    if !is_placed && scales.iter().all(|(resolution, _)| *resolution == [1.0; 3]) {
+        return None;
+    }
+    let dims = Dims::new(own.unwrap_or(&Value::Null), info["num_channels"].as_u64().unwrap_or(1)).ok()?;
+    let dims: Vec<_> = dims.names.iter().zip(&dims.roles).map(|(name, &role)| (dim(name, role), role)).collect();
+    let plain: Vec<_> = dims.iter().map(|(dim, _)| dim.clone()).collect();
+    if ome::incompatibility(&plain).is_some() {
+        return None;
+    }
+    let level = |(at, (resolution, offset)): (usize, &([f64; 3], [f64; 3]))| {
+        let of_space = |of: &dyn Fn(usize) -> f64, other: f64| {
+            // The last of the roles is x.
+            let of_dim = |(dim, role): &(Dim, usize)| if dim.kind == DimKind::Space { of(X - role) } else { other };
+            dims.iter().map(of_dim).collect::<Vec<_>>()
+        };
+        let translation = is_placed.then(|| of_space(&|xyz| (offset[xyz] + 0.5) * resolution[xyz], 0.0));
+        (at.to_string(), PixelGrid { scale: of_space(&|xyz| resolution[xyz], 1.0), translation })
     };
-    let levels: Vec<_> = info["scales"].as_array().into_iter().flatten().enumerate().map(level).collect();
+    let levels: Vec<_> = scales.iter().enumerate().map(level).collect();
     let levels = levels.iter().map(|(path, grid)| (path.as_str(), grid));
-    let image = multiscales::image(OmeVersion::V0_5, None, channel.into_iter().chain(space), levels);
-    json!({"version": OmeVersion::V0_5, "multiscales": [image]})
+    let image = multiscales::image(OmeVersion::V0_5, None, plain.iter().map(AxisEntry::of), levels);
+    Some(json!({"version": OmeVersion::V0_5, "multiscales": [image]}))
+}
+
+/// A dimension of a volume. That in the place of z may be time, of which the volume's document says nothing.
+fn dim(name: &str, role: usize) -> Dim {
+    let kind = match (role, name) {
+        (CHANNEL, _) => DimKind::Channel,
+        (Z, "t" | "time") => DimKind::Time,
+        _ => DimKind::Space,
+    };
+    let unit = (kind == DimKind::Space).then(|| "nanometer".to_owned());
+    Dim { unit, ..Dim::new(name, kind, None) }
 }

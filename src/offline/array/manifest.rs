@@ -21,7 +21,6 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::folder::has_document;
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::format::manifest::ChunkReference;
@@ -29,6 +28,7 @@ use crate::format::zarr3;
 use crate::fs::document;
 use crate::geometry::{linear, position};
 use crate::offline::array::shard_file::ShardFile;
+use crate::replaceable::has_document;
 use crate::sync::Unpoisoned;
 
 /// Whether manifests may name any file; see [`follow_manifests_anywhere`].

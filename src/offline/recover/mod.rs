@@ -9,6 +9,7 @@ mod count;
 mod documents;
 mod image;
 mod records;
+mod replaced;
 mod report;
 mod shard;
 mod source;
@@ -127,6 +128,35 @@ impl Recover {
     }
 }
 
+/// Datasets that the one at `root` was to replace, each with what to say of it. `tree`: what stands at `root`.
+pub(super) fn replaced(root: &Path, tree: &Tree) -> Vec<(PathBuf, String)> {
+    let found = hierarchy::replaced(root);
+    // Frames are looked for only where there is something to bring back.
+    let is_empty = !found.is_empty() && frames(root, tree).is_ok_and(|frames| frames == 0);
+    let is_old_empty = |old: &Path| Tree::walk(old).and_then(|tree| frames(old, &tree)).is_ok_and(|frames| frames == 0);
+    let with_words = |old: PathBuf| {
+        let what = replaced::words(root, &old, is_empty, is_empty && is_old_empty(&old));
+        (old, what)
+    };
+    found.into_iter().map(with_words).collect()
+}
+
+/// How many frames there are in all images of this crate's writer.
+///
+/// # Errors
+///
+/// As for a recovery: where nobody can tell.
+fn frames(root: &Path, tree: &Tree) -> Result<u64> {
+    let images = images(root, tree)?;
+    if images.iter().all(|image| image.own.complete) {
+        // Those of a run that came to its end need not be looked for.
+        let said = images.iter().map(|image| image.own.frames.unwrap_or(0).saturating_sub(image.own.frames_missing));
+        return Ok(said.sum());
+    }
+    let plan = plan(root, tree, images, &ProgressCounters::default())?;
+    Ok(plan.images.iter().map(|image| image.frames.end.saturating_sub(image.frames.missing_count)).sum())
+}
+
 /// In a report, what is no file.
 const DIRECTORY: &str = "the archive's directory";
 
@@ -190,12 +220,14 @@ impl RecoveryPlan<'_> {
         let documents = self.documents.iter().map(|change| change.key.clone());
         let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
         let documents = documents.chain(records).collect();
+        let replaced = replaced(root, tree);
         Recovery {
             applied,
             images: self.images.iter().map(|image| image.report(root)).collect(),
             documents,
             partial: tree.partial.iter().map(|path| name(root, path)).collect(),
-            replaced: hierarchy::replaced(root),
+            replaced: replaced.iter().map(|(path, _)| path.clone()).collect(),
+            notes: replaced.iter().map(|(path, what)| format!("{} {what}", path.display())).collect(),
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Recovery {
     pub partial: Vec<String>,
     /// Datasets beside this one that it was to replace. They stay.
     pub replaced: Vec<PathBuf>,
+    /// What to do about these, as sentences.
+    pub notes: Vec<String>,
 }
 
 /// What becomes of one image.

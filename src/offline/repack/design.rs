@@ -7,20 +7,19 @@ use serde_json::{Map, Value, json};
 
 use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
+use super::volume::{folder_of, note_of_resolution, refuse_distances, volume_of};
 use super::{fill, groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, OmeVersion, Volume};
 use crate::format::codecs::Chain;
-use crate::format::keys::RECORDS;
 use crate::format::layout::{Files, Layout};
-use crate::format::precomputed::carried::{CARRIED, deliver, is_carried, scale, voxel_offset};
+use crate::format::precomputed::carried::{CARRIED, deliver, is_carried};
 use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
-use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, ngff, precomputed, rules, zarr2};
+use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, ngff, rules, zarr2};
 use crate::fs::document;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
 use crate::ome;
-use crate::ome::multiscales::{self, Multiscale, first_path};
-use crate::ome::units;
+use crate::ome::multiscales::first_path;
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
@@ -33,8 +32,8 @@ pub(super) struct Design {
     config: Config,
     plan: Plan,
     documents: Vec<Document>,
-    /// What somebody should know of it, as a sentence.
-    note: Option<String>,
+    /// What somebody should know of it, as sentences.
+    notes: Vec<String>,
     /// The array's name, where it keeps its place in a tree of Zarr v2. Otherwise it becomes the image of a dataset.
     stays: Option<String>,
 }
@@ -60,7 +59,7 @@ impl Design {
         if let (Some(_), Some((_, name))) = (&folder, volume.key.as_deref().and_then(|key| key.rsplit_once('/'))) {
             volume.key = Some(name.to_owned());
         }
-        let config = Config {
+        let mut config = Config {
             // The plan takes other elements for bytes; what they are is said to its result.
             dtype: metadata.dtype.number().unwrap_or(Dtype::U8),
             dialect: options.to(),
@@ -76,6 +75,7 @@ impl Design {
             fill_value: fill::value(metadata),
             ..Config::default()
         };
+        let mut notes = config.place_volume();
         let mut plan = Plan::on_disk(&config).map_err(|error| fill::exact(error, metadata))?;
         match metadata.dtype.number() {
             // Readers of it have this value already.
@@ -101,11 +101,11 @@ impl Design {
         if let Some(name) = stays {
             let document = format::zarr2::array(&plan.array, &plan.array.layout.shape);
             let documents = vec![(hierarchy::below(name, zarr2::ARRAY), document)];
-            return Ok(Self { config, plan, documents, note: None, stays: Some(name.to_owned()) });
+            return Ok(Self { config, plan, documents, notes, stays: Some(name.to_owned()) });
         }
         let documents = image_documents(array, said, &config, &plan)?;
-        let note = note_of_resolution(array, &config, &plan, options);
-        Ok(Self { config, plan, documents, note, stays: None })
+        notes.extend(note_of_resolution(array, &config, &plan, options));
+        Ok(Self { config, plan, documents, notes, stays: None })
     }
 
     /// The array, in a dataset at `root`; nothing need be there.
@@ -123,9 +123,9 @@ impl Design {
         self.stays.as_deref()
     }
 
-    /// What somebody should know of it, as a sentence.
-    pub(super) fn note(&self) -> Option<String> {
-        self.note.clone()
+    /// What somebody should know of it, as sentences.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// How chunks are encoded.
@@ -163,11 +163,12 @@ impl Design {
 
 /// The documents of the image that `array` becomes.
 fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan: &Plan) -> Result<Vec<Document>> {
-    let ImageAttributes { attributes, of_array, .. } = said;
+    let of_array = &said.of_array;
     let (metadata, to) = (array.metadata(), config.dialect);
     let (mut user, mut own) = split(said, metadata, to)?;
     let to_volume = rules(to).numbers_chunks;
-    if to_volume && metadata.layout.volume().is_some() && !attributes.get(ATTRIBUTE).is_some_and(is_own) {
+    let is_described = metadata.attributes.get("ome").is_some() || groups::has_ome_aside(&metadata.attributes);
+    if to_volume && metadata.layout.volume().is_some() && !is_described {
         // Its own document says it.
         own.as_object_mut().map(|own| own.shift_remove("ome"));
     }
@@ -257,7 +258,7 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
         Dim { chunk: chunk[at], shard: shard[at], ..Dim::new(name, kind_of(name), size) }
     };
     let mut dims: Vec<Dim> = names.iter().enumerate().map(dim).collect();
-    let placed = describe(&mut dims, attributes);
+    let placed = describe(&mut dims, attributes, volume && metadata.layout.volume().is_none());
     if let (Err(reason), true, None) = (placed, volume, options.volume.resolution) {
         let reason = format!(
             "its {reason}; a volume has one resolution along each axis, which the option `volume.resolution` can give"
@@ -292,7 +293,7 @@ impl Names {
     /// As the array says them, or else as OME-Zarr's axes do.
     fn of(layout: &Layout, attributes: &Map<String, Value>) -> Self {
         let count = layout.shape.len();
-        let image = first_image(attributes);
+        let image = groups::first_image(attributes);
         let own = layout.names.clone().filter(|names| groups::is_complete(names, count));
         let said = own.or_else(|| groups::axes_names(image?, count));
         Self { guessed: said.is_none(), names: said.unwrap_or_else(|| usual_names(count)) }
@@ -317,13 +318,15 @@ fn kind_of(name: &str) -> DimKind {
     }
 }
 
-/// Takes over what OME-Zarr says of the axes.
+/// Takes over what OME-Zarr says of the axes. `moves`: also where the first element is.
 ///
 /// # Errors
 ///
 /// How the image is placed, for a sentence, where that is no scale of each axis.
-fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) -> Result<(), String> {
-    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == dims.len()) else { return Ok(()) };
+fn describe(dims: &mut [Dim], attributes: &Map<String, Value>, moves: bool) -> Result<(), String> {
+    let Some(image) = groups::first_image(attributes).filter(|image| image.axes().len() == dims.len()) else {
+        return Ok(());
+    };
     let grid = image.levels().next().map(|level| image.place(level)).transpose();
     let known = grid.as_ref().ok().and_then(Option::as_ref);
     for (at, (dim, axis)) in dims.iter_mut().zip(image.axes()).enumerate() {
@@ -331,105 +334,10 @@ fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) -> Result<(), Str
         dim.unit = axis.unit.map(str::to_owned);
         let scale = known.map(|grid| grid.scale[at]);
         dim.scale = scale.filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
+        let places = known.filter(|_| moves).and_then(|grid| grid.translation.as_ref());
+        dim.translation = places.map_or(0.0, |places| places[at]);
     }
     grid.map(drop)
-}
-
-fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
-    multiscales::images(attributes.get("ome")?).next()
-}
-
-/// Refuses distances of pixels that a volume has no resolution for. `spaces`: which dimensions it has one for.
-fn refuse_distances(array: &Array, attributes: &Map<String, Value>, spaces: &[bool]) -> Result<()> {
-    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == spaces.len()) else { return Ok(()) };
-    let Some(Ok(grid)) = image.levels().next().map(|level| image.place(level)) else { return Ok(()) };
-    let mut distances = image.axes().zip(&grid.scale).zip(spaces).filter(|(_, is_space)| **is_space);
-    match distances.find(|((_, scale), _)| **scale <= 0.0) {
-        Some(((axis, scale), _)) => {
-            let reason = format!(
-                "its image has the scale {scale} along {}, and a volume's resolution is above 0; the option \
-                 `volume.resolution` can give one",
-                axis.name.unwrap_or("an axis without a name")
-            );
-            Err(Error::unsupported(array.path(), reason))
-        }
-        None => Ok(()),
-    }
-}
-
-/// That a volume has a resolution in nanometers which nobody has said in a unit of length.
-fn note_of_resolution(array: &Array, config: &Config, plan: &Plan, options: &RepackOptions) -> Option<String> {
-    let [x, y, z] = plan.array.layout.volume()?.resolution?;
-    if array.layout().volume().is_some() || options.volume.resolution.is_some() {
-        return None;
-    }
-    let is_told = |dim: &Dim| dim.unit.as_deref().is_some_and(|unit| units::nanometers(unit).is_some());
-    let untold = config.dims.iter().filter(|dim| dim.kind == DimKind::Space && !is_told(dim));
-    let untold: Vec<String> = untold
-        .map(|dim| match &dim.unit {
-            Some(unit) => format!("{} (in {unit:?})", dim.name),
-            None => format!("{} (no unit)", dim.name),
-        })
-        .collect();
-    (!untold.is_empty()).then(|| {
-        format!(
-            "the resolution of the volume is {x},{y},{z} nanometers, which is a guess along {}: only OME-Zarr's \
-             units of length are converted; the option `volume.resolution` gives another",
-            untold.join(", ")
-        )
-    })
-}
-
-/// The scale that an array was in a volume. An array of a volume has z, y and x last, or y and x alone.
-fn carried_scale<'a>(array: &Array, attributes: &'a Map<String, Value>) -> Option<&'a Value> {
-    let [outer @ .., y, x] = array.shape() else { return None };
-    let deep = outer.last().and_then(|z| scale(attributes, [*x, *y, *z]));
-    deep.or_else(|| scale(attributes, [*x, *y, 1]))
-}
-
-/// The folders in which a scale of this name stands below its volume, if it keeps them: those that could be a scale's
-/// own name, too.
-fn folder_of(key: &str) -> Option<String> {
-    let (folder, _) = key.rsplit_once('/')?;
-    let is_plain = |part: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
-    };
-    let is_free = ![precomputed::DOCUMENT, RECORDS].contains(&folder.split('/').next()?);
-    (is_free && folder.split('/').all(is_plain)).then(|| folder.to_owned())
-}
-
-/// What is asked of a volume; where nothing is, what the old one was, if it was one.
-fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Volume {
-    let mut volume = options.volume.clone();
-    if !rules(options.to()).numbers_chunks {
-        return volume;
-    }
-    let Some(old) = array.layout().volume() else {
-        let carried = carried_scale(array, attributes);
-        if let (Some(offset), [0, 0, 0]) = (carried.and_then(voxel_offset), volume.voxel_offset) {
-            volume.voxel_offset = offset;
-        }
-        // A name that nobody chose tells the resolution.
-        if let (Some(key), None) = (carried.and_then(|scale| scale["key"].as_str()), volume.resolution) {
-            volume.key = volume.key.or_else(|| Some(key.to_owned()));
-        }
-        return volume;
-    };
-    if let Some(shards) = old.shards().filter(|_| volume == Volume::default()) {
-        (volume.hash, volume.gzip_indexes) = (shards.spec.hash, shards.spec.gzip_indexes);
-        if options.chunk.is_empty() && options.shard.is_empty() {
-            let bits = |bits: u32| u8::try_from(bits).ok();
-            volume.preshift_bits = bits(shards.spec.preshift_bits);
-            volume.minishard_bits = bits(shards.spec.minishard_bits);
-        }
-    }
-    if volume.voxel_offset == [0; 3] {
-        volume.voxel_offset = old.voxel_offset;
-    }
-    volume.resolution = volume.resolution.or(old.resolution);
-    volume.key = volume.key.or_else(|| Some(old.key().to_owned()));
-    volume
 }
 
 /// What was planned for bytes, for the elements that the array has.

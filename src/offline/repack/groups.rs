@@ -181,6 +181,11 @@ pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String,
     }
 }
 
+/// The image of which OME-Zarr's metadata speak among these attributes.
+pub(super) fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<'_>> {
+    multiscales::images(attributes.get(OME)?).next()
+}
+
 /// Brings what OME-Zarr 0.4 says in a group of Zarr v2 to where 0.5 has it.
 pub(super) fn read_0_4(node: &Node, attributes: &mut Map<String, Value>) -> Result<()> {
     if !matches!(node.kind, NodeKind::Group(None)) || look::is_file(&node.path.join(zarr3::DOCUMENT)) {

@@ -355,10 +355,10 @@ fn designed(
     left.push(source.document().to_path_buf());
     let target = design.array(&Staging::place(roots.staging, ""));
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
-    let note = design.note();
+    let notes = design.notes().to_vec();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
     let job = ArrayJob::new(name, Value::Object(document), false, change);
-    let notes = image.notes.into_iter().chain(note).collect();
+    let notes = image.notes.into_iter().chain(notes).collect();
     Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes, ..ArrayJobs::of_kept(vec![job]) })
 }
 

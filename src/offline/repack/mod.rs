@@ -50,6 +50,7 @@ mod target;
 mod transcode;
 mod transcoder;
 mod two_formats;
+mod volume;
 mod writer;
 mod zarr2_tree;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::archive_file::{check_dialect, is_archive_name};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
-use crate::folder::refuse_within_array;
 use crate::fs::{self as os, attributes, links, look};
+use crate::replaceable::refuse_within_array;
 
 /// The directory that is repacked, once an exchange that a kill cut short is finished.
 pub(super) fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {

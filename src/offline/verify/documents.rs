@@ -9,6 +9,7 @@ use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::hierarchy;
 use crate::offline::promises::{self, Broken};
+use crate::offline::recover::replaced;
 use crate::offline::stale::{self, Stale};
 
 impl Check<'_> {
@@ -69,9 +70,7 @@ impl Check<'_> {
             let what = "has documents of Zarr v2 beside its zarr.json, which counts here; other readers may take those";
             self.note(folder, what);
         }
-        for path in hierarchy::replaced(self.root) {
-            let what =
-                "is a dataset that was to be replaced by this one, by a writer that was stopped; remove it yourself";
+        for (path, what) in replaced(self.root, self.tree) {
             self.note(&path, what);
         }
     }

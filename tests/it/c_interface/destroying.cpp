@@ -1,10 +1,12 @@
-// Objects whose end comes where it can't be waited for: in a callback of the run itself, and while other threads are in
-// a call with its handle. None of the handles is lost, and no callback outlives what it owns.
+// Objects whose end comes in a callback of the run itself, where it can't be waited for, in one of another run, where
+// it is, and while other threads are in a call with its handle. None of the handles is lost, and no callback outlives
+// what it owns.
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <shardwright.hpp>
 #include <string>
 #include <thread>
@@ -79,6 +81,51 @@ static void in_its_own_callback(int rounds) {
     while (alive > 0) std::this_thread::yield();
 }
 
+// A storage that ends the program if it is called after its end.
+class Watched : public sw::Storage {
+public:
+    ~Watched() override { is_gone = true; }
+    int32_t create(const char *, uint64_t, void **blob) override { return *blob = this, called(); }
+    int32_t put(const char *, const void *, size_t) override { return called(); }
+    int32_t write_at(void *, uint64_t, const void *, size_t) override { return called(); }
+    int32_t finish(void *, uint64_t) override { return called(); }
+    void release(void *) override { called(); }
+
+private:
+    std::atomic<bool> is_gone{false};
+    int32_t called() {
+        HOLDS(!is_gone);
+        usleep(200);
+        HOLDS(!is_gone);
+        return 0;
+    }
+};
+
+// Two cameras: when a shard of the one is closed, the other is given up, and its storage with it.
+static void in_a_callback_of_another_run(int rounds) {
+    for (int round = 0; round < rounds; round++) {
+        // Where the memory of one that is gone can still be looked at.
+        alignas(Watched) static unsigned char place[sizeof(Watched)];
+        Watched *storage = new (place) Watched;
+        auto other = std::make_shared<sw::Acquisition>();
+        HOLDS(other->try_create_in(*storage, tiny()) == SW_OK);
+        append(other->get(), 5);
+        std::unique_ptr<sw::Acquisition> acquisition = run(2000 + round);
+        std::atomic<bool> destroyed{false};
+        HOLDS(acquisition->try_on_shard_closed([&](const char *) {
+            if (!other) return;
+            other.reset();
+            storage->~Watched();
+            destroyed = true;
+        }) == SW_OK);
+        append(acquisition->get(), 4);
+        while (!destroyed) std::this_thread::yield();
+        usleep(3000);
+        sw_summary summary;
+        HOLDS(acquisition->try_finish(summary) == SW_OK);
+    }
+}
+
 // While other threads wait in calls with its handle.
 static void with_threads_inside(int rounds) {
     for (int round = 0; round < rounds; round++) {
@@ -127,6 +174,7 @@ int main(int argc, char **argv) {
     folder = argv[1];
     alarm(300);
     in_its_own_callback(200);
+    in_a_callback_of_another_run(20);
     with_threads_inside(200);
     all_are_free();
     std::puts("none was lost");

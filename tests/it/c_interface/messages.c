@@ -34,7 +34,7 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG(config.dim_count = 1, "sw_config.dims = [t]: 2 to 16 dimensions");
     CONFIG(some[1].name = "", "sw_dim.name = ");
     CONFIG(some[1].name = "a\nb", "sw_dim.name = \"a\\nb\": the name of a dimension has no control characters");
-    CONFIG(some[1].size = 0, "sw_dim.size = ");
+    CONFIG(some[1].size = 0, "sw_dim.size = 0, which is unbounded: only the first dimension");
     CONFIG((some[1].chunk = 5, some[1].shard = 7), "sw_dim.shard = 7");
     CONFIG(some[1].scale = -1, "sw_dim.scale = -1");
     CONFIG(some[1].translation = -1.0 / 0.0, "sw_dim.translation = ");
@@ -47,6 +47,8 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG(config.leap_max = UINT64_MAX, "sw_config.leap_max = ");
     CONFIG(config.workers = 100000, "sw_config.workers = 100000");
     CONFIG(config.row_stride = 16, "sw_config.buffer_bytes = 0");
+    CONFIG(config.frame_offset = 64, "sw_config.frame_offset = 64: must be 0 where buffer_bytes is not set");
+    CONFIG(config.ring_bytes = SIZE_MAX, "sw_config.ring_bytes = 18446744073709551615: more than the memory of this");
     CONFIG((config.row_stride = 15, config.buffer_bytes = 4096), "sw_config.row_stride = 15");
     CONFIG(config.buffer_bytes = 4096, "sw_config.row_stride = 0: where the bytes of a buffer are set, so is");
     CONFIG(config.pyramid_levels = 2, "sw_config.pyramid = 0: pyramid_levels, pyramid_keep or pyramid_depth is set");
@@ -113,6 +115,62 @@ static void fields_of_documents_have_the_names_of_documents(void) {
     SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.buffer_bytes, frame_offset or row_stride");
     config.row_stride = 0, config.level = 5;
     SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.compressor or a setting of it");
+}
+
+/* What is wrong in a document is said in words of the header and of JSON, not in those of a programming language. */
+static void documents_are_refused_in_plain_words(void) {
+    static const char *const documents[][2] = {
+        {"{\"workers\": \"many\"}", "invalid type: string \"many\", expected a whole number from 0 on at line 1"},
+        {"{\"workers\": -1}", "expected a whole number from 0 on"},
+        {"{\"ring_bytes\": 1.5}", "expected a whole number from 0 on"},
+        {"{\"fill_value\": \"x\"}", "fill_value \"x\": a number, NaN, Infinity"},
+        {"{\"dims\": 5}", "expected a list"},
+        {"{\"dims\": [5]}", "expected an object"},
+        {"{\"codec\": {\"compressor\": {\"name\": \"brotli\"}}}", "unknown value `brotli`, expected one of `auto`"},
+        {"{\"codec\": {\"compressor\": {\"name\": \"gzip\", \"level\": 300}}}", "a whole number from 0 to 255"},
+        {"{\"sync\": 1}", "expected true or false"},
+        {"{\"workers\":", "the text ends where a value is due"},
+        {"{\"workers\": 1", "the text ends within an object"},
+        {"{\"affinity\": [1", "the text ends within a list"},
+        {"{\"name\": \"x", "the text ends within a string"},
+        {"{\"workers\": yes}", "expected a value"},
+        {"{\"worker\": 1}", "unknown field `worker`, expected one of"},
+        {"workers = 'many'", "expected a whole number from 0 on at line 1 column 11"},
+        {"dims = 5", "expected a list"},
+    };
+    for (size_t at = 0; at < sizeof documents / sizeof *documents; at++) {
+        RIGHT(sw_config_init(&config, sizeof config));
+        config.document = documents[at][0];
+        SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), documents[at][1]);
+    }
+    config = good(), config.label = "{\"colors\": [{\"value\": 1, \"rgba\": 7}]}";
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "sw_config.label, read as JSON: ");
+    sw_dataset *dataset;
+    RIGHT(sw_dataset_create(path("plate"), 0, &dataset));
+    SAYS(SW_ERROR_CONFIG, sw_dataset_plate(dataset, "{\"rows\": \"A\"}"), "expected a list");
+    SAYS(SW_ERROR_CONFIG, sw_dataset_plate(dataset, "{\"rows\": ["), "the text ends within a list");
+    RIGHT(sw_dataset_free(dataset));
+}
+
+/* Others may well be free. */
+static void a_certain_buffer_is_the_one_that_is_named(void) {
+    static sw_dim deep[] = {{.name = "t", .kind = SW_DIM_TIME, .chunk = 4, .shard = 4},
+                            {.name = "y", .kind = SW_DIM_SPACE, .size = 16},
+                            {.name = "x", .kind = SW_DIM_SPACE, .size = 16}};
+    sw_acquisition *acquisition;
+    sw_frame frame;
+    config = good(), config.dims = deep;
+    RIGHT(sw_create(path("certain"), &config, &acquisition));
+    RIGHT(sw_acquire(acquisition, 0, &frame));
+    SAYS(SW_ERROR_NULL, sw_commit(acquisition, NULL, 0, NULL), "the frame is empty");
+    SAYS(SW_ERROR_NULL, sw_discard(acquisition, NULL), "the frame is empty");
+    RIGHT(sw_commit(acquisition, &frame, SW_NEXT, NULL));
+    char expected[64];
+    snprintf(expected, sizeof expected, "buffer %u is not free", frame.index);
+    SAYS(SW_RING_FULL, sw_acquire_buffer(acquisition, frame.index, 0, &frame), expected);
+    SAYS(SW_RING_FULL, sw_acquire_buffer(acquisition, frame.index, 20, &frame), expected);
+    RIGHT(sw_abort(acquisition, SW_FOREVER));
+    RIGHT(sw_free(acquisition));
 }
 
 static void counts_are_checked_before_anything_is_read(void) {
@@ -213,7 +271,7 @@ static void what_is_wrong_with_pixels_is_what_is_named(void) {
     /* There is no channel at all. */
     config = good();
     RIGHT(sw_create(path("gray"), &config, &acquisition));
-    SAYS(SW_ERROR_CONFIG, COLORS(3 * FRAME_BYTES, 0), "has no bound, not one for each");
+    SAYS(SW_ERROR_CONFIG, COLORS(3 * FRAME_BYTES, 0), "is unbounded, and has not one element for each");
     void *addresses[1];
     size_t count = 0;
     SAYS(SW_ERROR_SIZE, sw_buffers(acquisition, addresses, 1, &count), "room for 1 addresses");
@@ -228,6 +286,8 @@ int main(int argc, char **argv) {
     fields_have_the_names_of_the_header();
     lists_without_a_length();
     fields_of_documents_have_the_names_of_documents();
+    documents_are_refused_in_plain_words();
+    a_certain_buffer_is_the_one_that_is_named();
     counts_are_checked_before_anything_is_read();
     sizes_are_told_with_their_bounds();
     what_is_wrong_with_pixels_is_what_is_named();

@@ -46,7 +46,8 @@ static void wrong_configurations(void) {
     WITH(config.dim_count = 1, SW_ERROR_CONFIG);
     WITH(config.dim_count = SIZE_MAX, SW_ERROR_CONFIG);
     WITH(config.compressor = 8, SW_ERROR_ARGUMENT);
-    WITH(config.level = -1, SW_ERROR_ARGUMENT);
+    WITH(config.level = -1, SW_ERROR_CONFIG);
+    WITH(config.level = 1000, SW_ERROR_CONFIG);
     WITH(config.level = 10, SW_ERROR_CONFIG);
     WITH((config.compressor = SW_COMPRESSOR_ZSTD, config.level = 23), SW_ERROR_CONFIG);
     WITH(config.blosc_cname = 5, SW_ERROR_ARGUMENT);
@@ -194,6 +195,15 @@ static void wrong_storages(void) {
     HOLDS(acquisition == NULL && dataset == NULL);
 }
 
+/* A JSON value of lists within each other, so many. */
+static const char *nested(size_t depth) {
+    static char text[4096];
+    memset(text, '[', depth);
+    memset(text + depth, ']', depth);
+    text[2 * depth] = 0;
+    return text;
+}
+
 static void wrong_frames(void) {
     sw_config config = good();
     sw_acquisition *acquisition;
@@ -284,6 +294,12 @@ static void wrong_frames(void) {
     WRONG(SW_ERROR_ARGUMENT, sw_set_attribute(acquisition, "\xff", "1"));
     WRONG(SW_ERROR_CONFIG, sw_set_attribute(acquisition, "ome", "1"));
     WRONG(SW_ERROR_CONFIG, sw_set_attribute(acquisition, "gain", "[1e999]"));
+    RIGHT(sw_set_attribute(acquisition, "serial", "[18446744073709551616, -123456789012345678901234567890]"));
+    RIGHT(sw_set_attribute(acquisition, "nested", nested(64)));
+    WRONG(SW_ERROR_CONFIG, sw_set_attribute(acquisition, "nested", nested(65)));
+    HOLDS(strstr(sw_last_error(), "deeper than 64 levels"));
+    WRONG(SW_ERROR_CONFIG, sw_set_attribute(acquisition, "nested", nested(1000)));
+    HOLDS(strstr(sw_last_error(), "deeper than 64 levels"));
     WRONG(SW_ERROR_NULL, sw_on_shard_closed(acquisition, NULL, NULL));
 
     sw_stats stats = {.size = 4};

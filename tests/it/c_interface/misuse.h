@@ -14,7 +14,8 @@ static int provoked[64];
 /* Words of the language that the library is written in. */
 static int is_foreign(const char *text) {
     static const char *const words[] = {"{", "}", "::", "None", "Some(", "Ok(", "Err(", "usize", "u64", "&str",
-                                        "unwrap"};
+                                        "unwrap", "expected u", "expected i", "expected f", "d struct ", "d enum ",
+                                        "variant", "a sequence", "EOF"};
     for (size_t at = 0; at < sizeof words / sizeof *words; at++)
         if (strstr(text, words[at])) return 1;
     return 0;

@@ -5,6 +5,7 @@
 #include "misuse.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +60,64 @@ static void forked(void) {
     RIGHT(sw_commit(acquisition, &frame, 0, NULL));
     RIGHT(sw_finish(acquisition, SW_FOREVER, NULL));
     RIGHT(sw_free(acquisition));
+}
+#endif
+
+#if MAY_FORK
+/* Whether a thread of the parent is in the log's function, and whether it may leave. */
+static atomic_int is_telling, may_leave;
+
+static void on_slow_line(void *context, sw_log_level level, const char *source, const char *text) {
+    (void)context, (void)level, (void)source, (void)text;
+    is_telling = 1;
+    while (!may_leave) usleep(1000);
+}
+
+static void *tell_slowly(void *name) {
+    sw_config config = good();
+    sw_acquisition *acquisition;
+    RIGHT(sw_create(name, &config, &acquisition));
+    RIGHT(sw_abort(acquisition, SW_FOREVER));
+    RIGHT(sw_free(acquisition));
+    return NULL;
+}
+
+static void on_child_s_line(void *context, sw_log_level level, const char *source, const char *text) {
+    (void)level, (void)source, (void)text;
+    ++*(int *)context;
+}
+
+/* A child has none of the parent's threads, whatever they were doing. */
+static void forked_while_a_line_is_told(void) {
+    pthread_t thread;
+    char name[1024];
+    snprintf(name, sizeof name, "%s", path("slow"));
+    RIGHT(sw_set_log(SW_LOG_INFO, on_slow_line, NULL));
+    HOLDS(pthread_create(&thread, NULL, tell_slowly, name) == 0);
+    while (!is_telling) usleep(1000);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        int own = 0;
+        sw_config config = good();
+        sw_acquisition *acquisition;
+        /* Nobody is told there, until it says who. */
+        RIGHT(sw_create(path("silent"), &config, &acquisition));
+        RIGHT(sw_abort(acquisition, SW_FOREVER));
+        RIGHT(sw_set_log(SW_LOG_INFO, on_child_s_line, &own));
+        RIGHT(sw_create(path("loud"), &config, &acquisition));
+        RIGHT(sw_abort(acquisition, SW_FOREVER));
+        RIGHT(sw_set_log(SW_LOG_NONE, NULL, NULL));
+        if (own > 0) execlp("true", "true", (char *)NULL);
+        _exit(1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    HOLDS(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    may_leave = 1;
+    pthread_join(thread, NULL);
+    RIGHT(sw_set_log(SW_LOG_NONE, NULL, NULL));
 }
 #endif
 
@@ -232,6 +291,7 @@ int main(int argc, char **argv) {
     snprintf(folder, sizeof folder, "%s", argv[1]);
 #if MAY_FORK
     forked();
+    forked_while_a_line_is_told();
 #endif
     several_threads();
     callbacks();

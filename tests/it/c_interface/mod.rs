@@ -38,7 +38,7 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 15] = [
+const TESTS: [(&str, &[&str]); 16] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/messages.c", &["."]),
@@ -51,6 +51,7 @@ const TESTS: [(&str, &[&str]); 15] = [
     ("tests/it/c_interface/together.c", &["plate.zarr"]),
     ("tests/it/c_interface/events.c", &["run.zarr"]),
     ("tests/it/c_interface/ending.c", &["run.zarr"]),
+    ("tests/it/c_interface/ending_another.c", &["."]),
     ("tests/it/c_interface/values.c", &["run.zarr"]),
     ("tests/it/c_interface/own_buffers.c", &["one.zarr", "two.zarr", "three.zarr"]),
     ("tests/it/c_interface/wrapper.cpp", &["one.zarr", "two.zarr", "three.zarr", "four.zarr"]),
@@ -284,12 +285,6 @@ fn whoever_waits_for_the_end_hears_of_an_abort() {
     let path = folder.path().join("run.zarr");
     Program::new("tests/it/c_interface/aborting.c").run(&[&path]);
     assert_eq!(Array::open(path.join("0")).unwrap().shape()[1..], [512, 512]);
-}
-
-#[test]
-fn a_run_ends_where_that_can_be_waited_for_and_wakes_who_waits() {
-    let folder = folder();
-    Program::new("tests/it/c_interface/ending.c").run(&[folder.path().join("run.zarr")]);
 }
 
 /// Every file below `folder` and its bytes.

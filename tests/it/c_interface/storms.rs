@@ -19,3 +19,10 @@ fn objects_may_end_in_their_own_callbacks_and_while_others_use_them() {
         assert_eq!(output, "none was lost\n");
     }
 }
+
+#[test]
+fn a_run_ends_where_that_can_be_waited_for_and_wakes_who_waits() {
+    let folder = folder();
+    Program::new("tests/it/c_interface/ending.c").run(&[folder.path().join("run.zarr")]);
+    Program::new("tests/it/c_interface/ending_another.c").run(&[folder.path()]);
+}

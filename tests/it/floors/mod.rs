@@ -7,7 +7,7 @@
 //! | 0 | error, fnv, json, named, processor, sync, stats, words |
 //! | 1 | dtype, geometry, config, codec, downsample, pixels, ome |
 //! | 2 | format, fs, storage, ring, aligned_memory, record |
-//! | 3 | plan, shard, folder, archive_file |
+//! | 3 | plan, shard, replaceable, folder, archive_file |
 //! | 4 | dataset, and what the tools look at: arrays, and the walk through a hierarchy |
 //! | 5 | engine, and the tools, which know nothing of it |
 //! | 6 | acquisition, the frames that it lends, the events that it tells of, and the manifest that it leaves |
@@ -28,7 +28,7 @@ use self::methods::method_calls;
 use self::tokens::tokens;
 
 /// The floor of a module; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 35] = [
+const FLOORS: [(&str, u32); 36] = [
     ("error", 0),
     ("fnv", 0),
     ("json", 0),
@@ -52,6 +52,7 @@ const FLOORS: [(&str, u32); 35] = [
     ("record", 2),
     ("plan", 3),
     ("shard", 3),
+    ("replaceable", 3),
     ("folder", 3),
     ("archive_file", 3),
     ("dataset", 4),

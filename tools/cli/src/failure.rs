@@ -300,7 +300,7 @@ mod tests {
     }
 
     /// Fields that only programs set.
-    const WITHOUT_OPTION: [&str; 30] = [
+    const WITHOUT_OPTION: [&str; 31] = [
         "acquisition_order",
         "attribute",
         "channels",
@@ -311,6 +311,7 @@ mod tests {
         "dims.name",
         "fill_value",
         "frame_layout.buffer_bytes",
+        "frame_layout.offset",
         "handle",
         "images",
         "label",

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table};
-use shardwright::offline::{self, ArrayDescription, Description};
+use serde_json::Value;
+use shardwright::Channel;
+use shardwright::offline::{self, ArrayDescription, Axis, Description};
 
 use crate::args::{InfoArgs, ReportArgs};
 use crate::console::say;
@@ -24,7 +26,7 @@ fn to_text(description: &Description) -> String {
     let mut text = String::new();
     let format = description.arrays.iter().find(|array| array.shape.len() > 1).or(description.arrays.first());
     let kind = match format {
-        _ if description.ome => "OME-Zarr dataset".to_owned(),
+        _ if description.ome => ome_kind(&description.attributes),
         Some(array) => format!("dataset, {}", array.format),
         None if !description.unreadable.is_empty() => {
             let format = description.unreadable.iter().find_map(|array| array.format.as_deref());
@@ -63,6 +65,41 @@ fn to_text(description: &Description) -> String {
         writeln!(text, "\n{}", records_table(&records).trim_fmt()).expect("a string takes it");
     }
     text
+}
+
+/// What OME-Zarr's metadata say that there is.
+fn ome_kind(attributes: &Value) -> String {
+    let ome = attributes.get("ome").unwrap_or(attributes);
+    // Before 0.5, each part had a version of its own.
+    let parts = [ome, &ome["multiscales"][0], &ome["plate"], &ome["well"]];
+    let version = parts.iter().find_map(|part| part["version"].as_str());
+    let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+    let sides = ["rows", "columns"].map(|side| ome["plate"][side].as_array().map(Vec::len));
+    match sides {
+        [Some(rows), Some(columns)] => format!("OME-Zarr{version} dataset, plate of {rows} x {columns} wells"),
+        _ => format!("OME-Zarr{version} dataset"),
+    }
+}
+
+/// How far the elements of each dimension are apart, where the first one is if not at 0, and the channels.
+fn image_rows(array: &ArrayDescription) -> Vec<[String; 2]> {
+    let measured = |axis: &Axis, number: f64| match &axis.unit {
+        Some(unit) => format!("{} {number} {unit}", axis.name),
+        None => format!("{} {number}", axis.name),
+    };
+    let size = |axis: &Axis| match (axis.scale, &axis.unit) {
+        (1.0, None) => axis.name.clone(),
+        (scale, _) => measured(axis, scale),
+    };
+    let channel = |channel: &Channel| format!("{} {}", channel.label, channel.color).trim().to_owned();
+    let moved = array.axes.iter().filter(|axis| axis.translation != 0.0);
+    let rows = [
+        ("axes", array.axes.iter().map(size).collect::<Vec<_>>()),
+        ("place", moved.map(|axis| measured(axis, axis.translation)).collect()),
+        ("channels", array.channels.iter().map(channel).collect()),
+    ];
+    let told = rows.into_iter().filter(|(_, parts)| !parts.is_empty());
+    told.map(|(name, parts)| [name.to_owned(), parts.join(", ")]).collect()
 }
 
 /// Arrays of one dimension hold what is known of each frame; a line is enough for them.
@@ -110,6 +147,7 @@ fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {
         row("file size", format!("{}, {} on disk", decimal(array.bytes_files), decimal(array.bytes_on_disk))),
         row("gaps", decimal(array.gap_bytes)),
     ];
+    rows.splice(1..1, image_rows(array));
     rows.extend(array.caution.as_ref().map(|caution| row("caution", caution.clone())));
     rows.extend(array.manifest.as_ref().map(|manifest| row("manifest", manifest.clone())));
     rows.extend(array.notes.iter().map(|note| row("note", note.clone())));

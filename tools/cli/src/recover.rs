@@ -39,8 +39,8 @@ fn to_text(recovery: &Recovery) -> String {
     if !recovery.partial.is_empty() {
         line(format!("removed    {}", recovery.partial.join(", ")));
     }
-    for path in &recovery.replaced {
-        line(format!("kept       {}: a dataset that this one was to replace", path.display()));
+    for note in &recovery.notes {
+        line(format!("kept       {note}"));
     }
     let stay = recovery.images.iter().flat_map(|image| &image.shards);
     let stay = stay.filter(|shard| shard.action == ShardAction::Leave).count();
@@ -65,7 +65,12 @@ fn image_text(text: &mut String, image: &ImageRecovered) {
     line("shape", format!("{}{before}", joined(&image.shape, " x ")));
     let missing = match image.frames_missing {
         0 => "none missing".to_owned(),
-        missing => format!("{missing} missing: {}", missing_text(&image.missing)),
+        missing => {
+            // Of an unfinished run, nobody knows how far it was to go.
+            let may_never = image.missing.last().is_some_and(|last| last.end == image.frames);
+            let never = if may_never { " (the last of them may never have been taken)" } else { "" };
+            format!("{missing} missing: {}{never}", missing_text(&image.missing))
+        }
     };
     line("frames", format!("{}, {missing}", image.frames));
     let mut chunks = format!("{} whole, {} of them named by no index before", image.chunks, image.chunks_salvaged);

@@ -38,10 +38,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let pass = frames_a_pass(args, &recording)?;
     let total = frames_total(args, &recording, pass)?;
     let rate = rate(args, &recording);
-    let config = config(args, &recording, total, rate, source.held_bytes())?;
+    let (config, notes) = config(args, &recording, total, rate, source.held_bytes())?;
     // A recording whose very first frame can't be read leaves no dataset behind.
     source.read(0, &mut vec![0; frame_bytes as usize]).map_err(of_input)?;
-    let mut run = circumstances(&config, &recording);
+    let mut run = circumstances(&config, &recording, notes);
+    run.asked = Some(total);
     tell_notes(args.report.quiet, &run.notes);
     // Frames that --frames leaves out may be broken.
     let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
@@ -114,15 +115,9 @@ fn begin(
 }
 
 /// What the report says of the run beside its counts.
-fn circumstances(config: &Config, recording: &Recording) -> Circumstances {
+fn circumstances(config: &Config, recording: &Recording, more: Vec<String>) -> Circumstances {
     let mut notes: Vec<_> = recording.notes.iter().cloned().chain(note_of_colors(recording, config)).collect();
-    let left =
-        recording.dims.iter().zip(&config.dims).filter(|(was, is)| was.translation != 0.0 && is.translation == 0.0);
-    let left: Vec<_> = left.map(|(dim, _)| dim.name.as_str()).collect();
-    if config.dialect == Dialect::Precomputed && !left.is_empty() {
-        let names = left.join(", ");
-        notes.push(format!("the place of the first pixel ({names}) is not taken along; a volume has --voxel-offset"));
-    }
+    notes.extend(more);
     if let (Compressor::Lz4 | Compressor::Zlib { .. }, Dialect::Zarr3) = (config.codec.compressor, config.dialect) {
         notes.push("only zarr-python reads numcodecs' lz4 and zlib; every Zarr library reads blosc and gzip".into());
     }
@@ -299,7 +294,7 @@ mod tests {
         let args = args(words);
         let pass = frames_a_pass(&args, recording)?;
         let rate = rate(&args, recording);
-        config(&args, recording, pass * args.recording.repeat, rate, 1 << 20)
+        config(&args, recording, pass * args.recording.repeat, rate, 1 << 20).map(|(config, _)| config)
     }
 
     #[test]

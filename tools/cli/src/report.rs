@@ -6,7 +6,7 @@ use std::ops::Range;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
-use shardwright::words::count;
+use shardwright::words::{WAS, count, count_that};
 use shardwright::{LevelSummary, Stage, StageLatency, Summary};
 
 use crate::machine::peak_rss_bytes;
@@ -82,11 +82,20 @@ pub(crate) struct Circumstances {
     pub(crate) codec: String,
     pub(crate) placement: String,
     pub(crate) frames_dropped: u64,
+    /// How many frames the run was meant to take; `None`: nobody knows.
+    pub(crate) asked: Option<u64>,
     /// Numbers after the last frame that were meant to come.
     pub(crate) missing_at_end: Range<u64>,
     pub(crate) notes: Vec<String>,
     pub(crate) interrupted: bool,
     pub(crate) error: Option<Value>,
+}
+
+/// Ranges as far as they lie before a number, and how many frames of them don't.
+fn split_at(ranges: &[Range<u64>], end: u64) -> (Vec<Range<u64>>, u64) {
+    let before = ranges.iter().filter(|range| range.start < end).map(|range| range.start..range.end.min(end));
+    let behind = ranges.iter().map(|range| range.end.saturating_sub(range.start.max(end)));
+    (before.collect(), behind.sum())
 }
 
 /// Ranges in their order, and one after them.
@@ -107,10 +116,18 @@ impl Report {
         let known: u64 = summary.shape.iter().rev().skip(2).product();
         let at_end = run.missing_at_end.start.max(known)..run.missing_at_end.end;
         let at_end = (!at_end.is_empty()).then_some(at_end);
+        let (mut missing, unasked) = split_at(&summary.missing, run.asked.unwrap_or(u64::MAX));
+        missing = joined_ranges(&missing, at_end.clone());
+        let partial = (unasked > 0).then(|| {
+            let frames = count_that(unasked, "frame", WAS);
+            format!(
+                "the array ends with a part of a stack: its last {frames} not asked for, and read as the fill value"
+            )
+        });
         Self {
             frames_written: summary.frames_written,
             frames_durable: summary.frames_durable,
-            frames_missing: summary.frames_missing + at_end.as_ref().map_or(0, |range| range.end - range.start),
+            frames_missing: summary.frames_missing - unasked + at_end.map_or(0, |range| range.end - range.start),
             frames_accepted: summary.frames_accepted,
             frames_dropped: run.frames_dropped,
             bytes_in: summary.bytes_in,
@@ -130,8 +147,8 @@ impl Report {
             codec_share: codec_share(&stages),
             commit_latency_ns: commit_latency(&stages),
             stages,
-            missing: joined_ranges(&summary.missing, at_end),
-            notes: run.notes.into_iter().chain(summary.notes.iter().cloned()).collect(),
+            missing,
+            notes: run.notes.into_iter().chain(summary.notes.iter().cloned()).chain(partial).collect(),
             interrupted: run.interrupted,
             error: run.error,
         }

@@ -1,24 +1,24 @@
 //! The engine's configuration for a replay, from the command line and the recording.
 
 use shardwright::words::count;
-use shardwright::{Channel, Codec, Config, Dialect, Dim, DimKind};
+use shardwright::{Channel, Codec, Config, Dialect, Dim, DimKind, units};
 
-use crate::args::{Rate, ReplayArgs, in_unit};
-use crate::failure::Failure;
+use crate::args::{Rate, ReplayArgs};
+use crate::failure::{Failure, with_options};
 use crate::source::Recording;
 
-/// The engine's configuration for `total` frames of the recording.
+/// The engine's configuration for `total` frames of the recording, and what to say of it.
 pub(crate) fn config(
     args: &ReplayArgs,
     recording: &Recording,
     total: u64,
     rate: Rate,
     held_bytes: u64,
-) -> Result<Config, Failure> {
+) -> Result<(Config, Vec<String>), Failure> {
     let dims = dims(args, recording, total, rate)?;
     let named = named_channels(&dims, recording);
     let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.encoding.no_checksum;
-    Ok(Config {
+    let mut config = Config {
         dtype: recording.dtype,
         dims,
         acquisition_order: recording.acquisition_order.clone(),
@@ -41,7 +41,10 @@ pub(crate) fn config(
         ome: args.run.ome,
         overwrite: args.run.overwrite,
         ..args.engine.config(held_bytes)
-    })
+    };
+    let notes = config.place_volume();
+    move_to(args, &mut config.dims)?;
+    Ok((config, notes.iter().map(|note| with_options(note)).collect()))
 }
 
 /// The array's dimensions.
@@ -68,7 +71,7 @@ fn dims(args: &ReplayArgs, recording: &Recording, total: u64, rate: Rate) -> Res
     for (dim, &size) in last("--shard", &mut dims, &args.layout.shard)? {
         dim.shard = size;
     }
-    place(args, &mut dims)?;
+    set_sizes(args, &mut dims)?;
     if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
         && time.unit.is_none()
         && inner == 1
@@ -78,26 +81,41 @@ fn dims(args: &ReplayArgs, recording: &Recording, total: u64, rate: Rate) -> Res
     Ok(dims)
 }
 
-/// Sets how large a pixel is, and where the first one is.
-fn place(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
-    if let Some(size) = &args.run.pixel_size {
-        for dim in dims.iter_mut().rev().take(2) {
-            dim.translation = in_unit(dim.translation, dim.unit.as_deref(), size.unit);
+/// Sets how large a pixel is.
+fn set_sizes(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
+    for size in &args.run.pixel_size {
+        let set = |dim: &mut Dim| {
+            dim.translation = units::convert(dim.translation, dim.unit.as_deref(), size.unit);
             (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
-        }
-    }
-    if args.layout.dialect == Dialect::Precomputed {
-        dims.iter_mut().for_each(|dim| dim.translation = 0.0);
-    }
-    for place in &args.run.translation {
-        let Some(dim) = dims.iter_mut().find(|dim| dim.name == place.name) else {
-            let names: Vec<_> = dims.iter().map(|dim| dim.name.as_str()).collect();
-            let (name, names) = (&place.name, names.join(", "));
-            return Err(Failure::Usage(format!("--translation names {name}, but the array's dimensions are {names}")));
         };
-        dim.translation = place.translation;
+        let Some(name) = &size.name else {
+            dims.iter_mut().rev().take(2).for_each(set);
+            continue;
+        };
+        let dim = named("--pixel-size", name, dims)?;
+        let is_time = units::time_symbol(size.unit).is_some();
+        if is_time != (dim.kind == DimKind::Time) {
+            let (unit, kind) = (size.unit, dim.kind.name());
+            return Err(Failure::Usage(format!("--pixel-size {name}: {unit} is no unit of a dimension of {kind}")));
+        }
+        set(dim);
     }
     Ok(())
+}
+
+/// Sets where the first pixel is.
+fn move_to(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
+    for place in &args.run.translation {
+        named("--translation", &place.name, dims)?.translation = place.translation;
+    }
+    Ok(())
+}
+
+/// The dimension that an option names.
+fn named<'a>(option: &str, name: &str, dims: &'a mut [Dim]) -> Result<&'a mut Dim, Failure> {
+    let names = dims.iter().map(|dim| dim.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = dims.iter_mut().find(|dim| dim.name == name);
+    found.ok_or_else(|| Failure::Usage(format!("{option} names {name}, but the array's dimensions are {names}")))
 }
 
 fn check_repeat(args: &ReplayArgs, slowest: &Dim) -> Result<(), Failure> {

@@ -11,7 +11,7 @@ use shardwright::{
     PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
-use super::values::{AxisOrigin, Camera, Length, Rate, bytes, one_of, positive, seconds, whole};
+use super::values::{AxisOrigin, Camera, PixelSize, Rate, bytes, one_of, positive, seconds, whole};
 use crate::failure::Failure;
 
 /// The formats that are written as frames come.
@@ -182,12 +182,13 @@ pub(crate) struct EncodingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct RunArgs {
-    /// Leave the size of the first dimension open; the dataset grows with the frames
+    /// Leave the first dimension unbounded: it grows with the frames
     #[arg(long)]
     pub(crate) unbounded: bool,
-    /// The size of a pixel, such as 0.325um; overrides what the recording says
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) pixel_size: Option<Length>,
+    /// The size of a pixel, such as 0.325um, and by name how far planes or time points are apart, z=2um,t=0.5s;
+    /// overrides what the recording says
+    #[arg(long, value_name = "SIZE,NAME=SIZE,…", value_delimiter = ',')]
+    pub(crate) pixel_size: Vec<PixelSize>,
     /// Where the centre of the first pixel is, such as the position of the stage, in the unit of each dimension: by
     /// name, z=12.5,y=-1200,x=340; overrides what the recording says
     #[arg(long, value_name = "NAME=PLACE,…", value_delimiter = ',', allow_hyphen_values = true)]

@@ -16,7 +16,7 @@ use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, TrustArg
 pub(crate) use self::groups::{RecordingArgs, ReportArgs};
 pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::repack::RepackArgs;
-pub(crate) use self::values::{Camera, Rate, in_unit, unit_name};
+pub(crate) use self::values::{Camera, Rate};
 use self::values::{bytes, one_of, positive_seconds};
 use crate::region::RegionArg;
 

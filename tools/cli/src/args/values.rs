@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use shardwright::Dtype;
+use shardwright::{Dtype, units};
 
 /// Parses the name of one of a few values, and lists the names in help and completions.
 pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
@@ -81,38 +81,47 @@ fn frames_per_second(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A length with the unit's name as UDUNITS-2 spells it.
+/// How far neighbours are apart: along y and x, `0.325um`, or along a dimension, `z=2um`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Length {
+pub(crate) struct PixelSize {
+    /// The dimension; `None`: y and x.
+    pub(crate) name: Option<String>,
     pub(crate) value: f64,
+    /// The unit's name as UDUNITS-2 spells it.
     pub(crate) unit: &'static str,
 }
 
-impl FromStr for Length {
+impl FromStr for PixelSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let split = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+        let (name, size) = match text.split_once('=') {
+            Some((name, size)) => (Some(name.trim().to_owned()), size.trim()),
+            None => (None, text),
+        };
+        let split = size.find(|c: char| c.is_alphabetic()).unwrap_or(size.len());
         // "1e-7m" would split at its exponent.
-        let split = match text[split..].strip_prefix('e') {
+        let split = match size[split..].strip_prefix('e') {
             Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
                 split + 1 + rest.find(|c: char| c.is_alphabetic()).unwrap_or(rest.len())
             }
             _ => split,
         };
-        let (value, unit) = text.split_at(split);
+        let (value, unit) = size.split_at(split);
         let value = match value.trim().parse::<f64>() {
             Ok(value) if value.is_finite() && value > 0.0 => value,
             _ => return Err(format!("{text:?} is not a length; a number above 0 and a unit are, such as 0.325um")),
         };
-        let unit = unit_name(unit.trim()).ok_or_else(|| {
-            let known = "possible are pm, nm, um, mm, cm, m, as in 0.325um";
-            match unit.trim() {
+        let unit = unit.trim();
+        let of_time = || name.as_ref().and_then(|_| units::time_named(unit));
+        let unit = units::length_named(unit).or_else(of_time).ok_or_else(|| {
+            let known = "possible are pm, nm, um, mm, cm, m, as in 0.325um, and of time s, ms, us, as in t=0.5s";
+            match unit {
                 "" => format!("{text:?} has no unit of length; {known}"),
                 unit => format!("{unit:?} is not a known unit of length; {known}"),
             }
         })?;
-        Ok(Self { value, unit })
+        Ok(Self { name, value, unit })
     }
 }
 
@@ -131,49 +140,6 @@ impl FromStr for AxisOrigin {
         let (name, number) = text.split_once('=').ok_or_else(wrong)?;
         let translation = number.trim().parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(wrong)?;
         Ok(Self { name: name.trim().to_owned(), translation })
-    }
-}
-
-/// The UDUNITS-2 name of a unit of length or time as people and OME-XML write it.
-pub(crate) fn unit_name(symbol: &str) -> Option<&'static str> {
-    Some(match symbol {
-        "pm" | "picometer" => "picometer",
-        "Å" | "angstrom" => "angstrom",
-        "nm" | "nanometer" => "nanometer",
-        // The micro sign and the Greek letter mu look alike and are both in use.
-        "um" | "\u{b5}m" | "\u{3bc}m" | "micron" | "micrometer" => "micrometer",
-        "mm" | "millimeter" => "millimeter",
-        "cm" | "centimeter" => "centimeter",
-        "m" | "meter" => "meter",
-        "ns" | "nanosecond" => "nanosecond",
-        "\u{b5}s" | "\u{3bc}s" | "us" | "microsecond" => "microsecond",
-        "ms" | "millisecond" => "millisecond",
-        "s" | "sec" | "second" => "second",
-        "min" | "minute" => "minute",
-        "h" | "hour" => "hour",
-        _ => return None,
-    })
-}
-
-/// A length in another unit; as it is where one of the units is none of length.
-pub(crate) fn in_unit(value: f64, from: Option<&str>, to: &str) -> f64 {
-    let exponent = |unit: &str| {
-        Some(match unit {
-            "picometer" => -12,
-            "angstrom" => -10,
-            "nanometer" => -9,
-            "micrometer" => -6,
-            "millimeter" => -3,
-            "centimeter" => -2,
-            "meter" => 0,
-            _ => return None,
-        })
-    };
-    match (from.and_then(exponent), exponent(to)) {
-        // Powers of ten with a positive exponent are exact, and their quotients the nearest there are.
-        (Some(from), Some(to)) if from >= to => value * 10f64.powi(from - to),
-        (Some(from), Some(to)) => value / 10f64.powi(to - from),
-        _ => value,
     }
 }
 
@@ -268,14 +234,6 @@ mod tests {
     }
 
     #[test]
-    fn lengths_change_their_unit() {
-        assert_eq!(in_unit(-1.5, Some("micrometer"), "nanometer"), -1500.0);
-        assert_eq!(in_unit(3.0, Some("nanometer"), "micrometer"), 0.003);
-        assert_eq!(in_unit(3.0, None, "micrometer"), 3.0);
-        assert_eq!(in_unit(3.0, Some("second"), "micrometer"), 3.0);
-    }
-
-    #[test]
     fn places_are_names_and_numbers() {
         let place = |text: &str| text.parse::<AxisOrigin>().map(|place| (place.name, place.translation));
         assert_eq!(place("x=-12.5"), Ok(("x".to_owned(), -12.5)));
@@ -286,14 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn lengths_have_units() {
-        let um = |value| Length { value, unit: "micrometer" };
-        for (text, length) in [("0.325um", um(0.325)), ("0.325 µm", um(0.325)), ("1e-1um", um(0.1))] {
-            assert_eq!(text.parse(), Ok(length), "{text}");
+    fn pixels_have_sizes_with_units() {
+        let size = |name: Option<&str>, value, unit| PixelSize { name: name.map(str::to_owned), value, unit };
+        for (text, expected) in [
+            ("0.325um", size(None, 0.325, "micrometer")),
+            ("0.325 µm", size(None, 0.325, "micrometer")),
+            ("1e-1um", size(None, 0.1, "micrometer")),
+            ("65nm", size(None, 65.0, "nanometer")),
+            ("0.01in", size(None, 0.01, "inch")),
+            ("z=2um", size(Some("z"), 2.0, "micrometer")),
+            ("t = 0.5s", size(Some("t"), 0.5, "second")),
+        ] {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
         }
-        assert_eq!("65nm".parse(), Ok(Length { value: 65.0, unit: "nanometer" }));
-        for wrong in ["0.3", "um", "-1um", "3 parsecs", "0um"] {
-            assert!(wrong.parse::<Length>().is_err(), "{wrong}");
+        for wrong in ["0.3", "um", "-1um", "3 parsecs", "0um", "0.5s", "z=", "z=2"] {
+            assert!(wrong.parse::<PixelSize>().is_err(), "{wrong}");
         }
     }
 }

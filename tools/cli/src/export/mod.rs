@@ -9,7 +9,6 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shardwright::DimKind;
 use shardwright::offline::{Array, Axis};
 
 use self::image::{ExportedRegion, PixelSink};
@@ -100,7 +99,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let mut notes = array.notes()?;
     notes.extend(lost(args, &array, &image)?);
     notes.extend(nameless(format, &image));
-    notes.extend(sizeless(format, &image));
+    if format == Format::OmeTiff {
+        notes.extend(tiff::notes_of_places(&image));
+    }
     tell_notes(args.report.quiet, &notes);
     refuse_unusable_file(&args.output)?;
     if args.output.exists() && !args.overwrite {
@@ -198,18 +199,6 @@ fn nameless(format: Format, image: &ExportedRegion) -> Option<String> {
         )
     };
     (format == Format::OmeTiff && !image.named).then(note)
-}
-
-/// What to say of distances of pixels that are none to OME-TIFF.
-fn sizeless(format: Format, image: &ExportedRegion) -> Option<String> {
-    let is_space = |axis: &&Axis| axis.unit.is_some() && !matches!(axis.kind, Some(DimKind::Time | DimKind::Channel));
-    let axes = image.axes.iter().filter(is_space).filter(|axis| axis.scale <= 0.0);
-    let axes: Vec<_> = axes.map(|axis| format!("{} ({})", axis.name, axis.scale)).collect();
-    let note = || {
-        let axes = axes.join(", ");
-        format!("the size of a pixel along {axes} is left out: in OME-TIFF it is above 0")
-    };
-    (format == Format::OmeTiff && !axes.is_empty()).then(note)
 }
 
 /// What an array's dimensions are called, some of which may have no names of their own.

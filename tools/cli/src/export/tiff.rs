@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use shardwright::ElementType::{self, Number};
 use shardwright::offline::Axis;
-use shardwright::{Channel, Dtype};
+use shardwright::{Channel, Dtype, units};
 use tiff::encoder::colortype::{self, ColorType};
 use tiff::encoder::{TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard, TiffValue};
 use tiff::tags::{PhotometricInterpretation, SampleFormat, Tag};
@@ -262,8 +262,8 @@ fn ome_xml(image: &ExportedRegion) -> Result<String, Failure> {
         write!(pixels, " Size{letter}=\"{}\"", size(letter)).expect("a string takes it");
     }
     for (letter, axis) in order.iter().zip(&image.axes) {
-        let unit = axis.unit.as_deref().and_then(ome_unit);
-        if let (Some(letter), Some(unit)) = (letter, unit) {
+        let Some(letter) = letter else { continue };
+        if let Some(unit) = ome_unit(*letter, axis) {
             let name = if *letter == 'T' { "TimeIncrement".to_owned() } else { format!("PhysicalSize{letter}") };
             // The schema has sizes above 0 alone.
             if *letter == 'T' || (*letter != 'C' && axis.scale > 0.0) {
@@ -289,14 +289,14 @@ fn ome_xml(image: &ExportedRegion) -> Result<String, Failure> {
 
 /// The element that says where the first plane is; the distances say where the others are.
 fn place(image: &ExportedRegion, order: &[Option<char>]) -> String {
-    let place_of = |at: usize| image.axes[at].translation + image.axes[at].scale * image.start[at] as f64;
     let mut attributes = String::new();
-    if (0..order.len()).all(|at| place_of(at) == 0.0) {
+    if (0..order.len()).all(|at| place_of(image, at) == 0.0) {
         return attributes;
     }
     for (at, axis) in image.axes.iter().enumerate().rev() {
-        let place = place_of(at);
-        if let (Some(letter @ ('X' | 'Y' | 'Z')), Some(unit)) = (order[at], axis.unit.as_deref().and_then(ome_unit)) {
+        let place = place_of(image, at);
+        let Some(letter @ ('X' | 'Y' | 'Z')) = order[at] else { continue };
+        if let Some(unit) = ome_unit(letter, axis) {
             write!(attributes, " Position{letter}=\"{place}\" Position{letter}Unit=\"{unit}\"")
                 .expect("a string takes it");
         }
@@ -362,24 +362,50 @@ fn dimension_order(image: &ExportedRegion) -> Result<Vec<Option<char>>, Failure>
     Ok(order)
 }
 
-/// OME's symbol of a unit that UDUNITS-2 names, as XML in ASCII.
-fn ome_unit(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "picometer" => "pm",
-        "angstrom" => "&#197;",
-        "nanometer" => "nm",
-        "micrometer" => "&#181;m",
-        "millimeter" => "mm",
-        "centimeter" => "cm",
-        "meter" => "m",
-        "nanosecond" => "ns",
-        "microsecond" => "&#181;s",
-        "millisecond" => "ms",
-        "second" => "s",
-        "minute" => "min",
-        "hour" => "h",
-        _ => return None,
-    })
+/// OME's symbol of the unit of an axis, as XML in ASCII, by its letter.
+fn ome_unit(letter: char, axis: &Axis) -> Option<String> {
+    let unit = axis.unit.as_deref()?;
+    let symbol = match letter {
+        'X' | 'Y' | 'Z' => units::length_symbol(unit),
+        'T' => units::time_symbol(unit),
+        _ => None,
+    };
+    symbol.map(escaped)
+}
+
+/// What to say of distances and places that are none to OME-TIFF.
+pub(super) fn notes_of_places(image: &ExportedRegion) -> Vec<String> {
+    // What is refused has its own words.
+    let Ok(order) = dimension_order(image) else { return Vec::new() };
+    let (mut sizes, mut places) = (Vec::new(), Vec::new());
+    for (at, axis) in image.axes.iter().enumerate() {
+        let unit = order[at].and_then(|letter| ome_unit(letter, axis));
+        let of = |number: f64| {
+            let unit = axis.unit.as_deref().map_or(" without a unit".to_owned(), |unit| format!(" {unit}"));
+            format!("{} ({number}{unit})", axis.name)
+        };
+        let is_time = order[at] == Some('T');
+        if axis.scale != 1.0 || axis.unit.is_some() {
+            let is_told = unit.is_some() && (is_time || axis.scale > 0.0);
+            sizes.extend((!is_told).then(|| of(axis.scale)));
+        }
+        // Where only the region begins later, whoever chose it knows.
+        if axis.translation != 0.0 && (unit.is_none() || is_time) {
+            places.push(of(place_of(image, at)));
+        }
+    }
+    let note = |what: &str, left: Vec<String>, why: &str| {
+        (!left.is_empty()).then(|| format!("{what} along {} is left out: {why}", left.join(", ")))
+    };
+    let of_size = "in OME-TIFF it is above 0, in a unit of length, or of time along t, that it knows";
+    let of_place = "OME-TIFF has one along x, y and z alone, in a unit of length that it knows";
+    let notes = [note("the size of a pixel", sizes, of_size), note("the place of the first pixel", places, of_place)];
+    notes.into_iter().flatten().collect()
+}
+
+/// Where the first pixel of a region is along an axis.
+fn place_of(image: &ExportedRegion, at: usize) -> f64 {
+    image.axes[at].translation + image.axes[at].scale * image.start[at] as f64
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! From the axes that a recording names, in the order in which its planes come, to the dimensions of the dataset.
 
-use shardwright::{Channel, Dim};
+use shardwright::{Channel, Dim, units};
 
 use super::recording::{Recording, dim_named, named_channel};
 use super::tiff::page::{self, Shape};
-use crate::args::in_unit;
 
 /// The samples of a colour pixel, and the colours that these are.
 const RGBA: [(&str, &str); 4] = [("R", "FF0000"), ("G", "00FF00"), ("B", "0000FF"), ("A", "")];
@@ -111,7 +110,7 @@ impl Axes {
 fn placed(dim: Dim, step: Option<Step>, place: Option<Step>) -> Dim {
     match (step, place) {
         (Some((step, unit)), place) => {
-            let place = place.map_or(0.0, |(place, of)| in_unit(place, Some(of), unit));
+            let place = place.map_or(0.0, |(place, of)| units::convert(place, Some(of), unit));
             dim.scale(step, unit).translation(place)
         }
         (None, _) => dim,

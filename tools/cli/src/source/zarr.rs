@@ -59,6 +59,11 @@ impl Zarr {
         recording.channels = channels(&array, &recording.dims)?;
         recording.name = array.image_name()?;
         recording.notes.extend(array.notes()?);
+        if array.has_label_properties()? {
+            let note =
+                "the colours and properties of its labels (`image-label`) are not taken along; repack keeps them";
+            recording.notes.push(format!("{} is an image of labels: {note}", path.display()));
+        }
         let lost = array.lost_within(&vec![0; shape.len()], &shape)?;
         let help = "frames that may lack some are left out, and `repack --incomplete` keeps what is left of them";
         let lost = lost.map(|lost| format!("{} {lost}; {help}", path.display()));

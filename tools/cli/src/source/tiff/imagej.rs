@@ -6,8 +6,8 @@ use super::super::axes::{Axes, OuterAxis, Step};
 use super::pages::{behind_first, in_order};
 use super::planes::RecordingFacts;
 use super::stack::Stack;
-use crate::args::unit_name;
 use crate::failure::Failure;
+use shardwright::units;
 
 /// What a description says.
 #[derive(Debug, PartialEq)]
@@ -22,6 +22,8 @@ pub(crate) struct ImageJ {
     units: [Option<&'static str>; 3],
     spacing: Option<f64>,
     time_step: Option<Step>,
+    /// Units that nobody knows here.
+    unknown: Vec<String>,
 }
 
 impl ImageJ {
@@ -36,18 +38,26 @@ impl ImageJ {
         };
         let count = |key| value(key).and_then(|text| text.parse().ok()).filter(|&count| count > 0).unwrap_or(1);
         let number = |key| value(key).and_then(|text| text.parse().ok()).filter(|&number: &f64| number.is_finite());
-        let unit = value("unit").and_then(unit_of);
+        let length = |key: &str| value(key).map(plain).and_then(|text| units::length_named(&text));
+        let time_of = |text: &str| units::time_named(&plain(text));
+        let unit = length("unit");
         let step = number("finterval").or_else(|| number("fps").map(|fps| 1.0 / fps));
-        let time_unit = value("tunit").map_or(Some("second"), unit_of);
+        let time_unit = value("tunit").map_or(Some("second"), time_of);
+        let unknown = ["unit", "yunit", "zunit"].into_iter().filter(|key| length(key).is_none());
+        let unknown = unknown.chain(Some("tunit").filter(|_| step.is_some() && time_unit.is_none()));
+        // A pixel is no unit, and whoever says so says nothing.
+        let says = |text: &String| !["", "pixel", "pixels"].contains(&&**text);
+        let unknown = unknown.filter_map(value).map(plain).filter(says).collect();
         Some(Self {
             images: count("images"),
             channels: count("channels"),
             slices: count("slices"),
             frames: count("frames"),
             order: value("order").unwrap_or("czt").to_ascii_lowercase(),
-            units: [unit, value("yunit").and_then(unit_of).or(unit), value("zunit").and_then(unit_of).or(unit)],
+            units: [unit, length("yunit").or(unit), length("zunit").or(unit)],
             spacing: number("spacing").map(f64::abs),
             time_step: step.filter(|&step| step > 0.0 && step.is_finite()).zip(time_unit),
+            unknown,
         })
     }
 
@@ -70,6 +80,9 @@ impl ImageJ {
             true => behind_first(stack, axes, planes)?,
             false => in_order(stack, axes)?,
         };
+        found.notes.extend(self.unknown.iter().map(|unit| {
+            format!("ImageJ's unit {unit:?} is none that OME-Zarr has, and distances in it are not taken along")
+        }));
         if !is_known {
             found.notes.push(format!(
                 "ImageJ says that there are {} channels, {} slices and {} frames, but there are {planes} planes; they \
@@ -105,9 +118,9 @@ impl ImageJ {
     }
 }
 
-/// A unit, also as Java's `\u00B5m`.
-fn unit_of(text: &str) -> Option<&'static str> {
-    unit_name(&text.replace("\\u00B5", "\u{b5}").replace("\\u00b5", "\u{b5}"))
+/// A text without Java's `\u00B5`.
+fn plain(text: &str) -> String {
+    text.replace("\\u00B5", "\u{b5}").replace("\\u00b5", "\u{b5}")
 }
 
 #[cfg(test)]
@@ -125,5 +138,8 @@ mod tests {
         assert_eq!(ImageJ::parse("a stack"), None);
         let odd = ImageJ::parse("ImageJ=1\nimages=-3\nframes=many\nfps=0\nunit=furlong\ntunit=ms\n").unwrap();
         assert_eq!((odd.images, odd.frames, odd.units, odd.time_step), (1, 1, [None; 3], None));
+        assert_eq!(odd.unknown, ["furlong"]);
+        let inches = ImageJ::parse("ImageJ=1\nunit=inch\nzunit=pixel\n").unwrap();
+        assert_eq!((inches.units, inches.unknown), ([Some("inch"); 3], Vec::new()));
     }
 }

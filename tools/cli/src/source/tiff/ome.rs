@@ -220,6 +220,10 @@ impl Set {
             }
         }
         let mut notes = choice.notes;
+        if !image.unsaid.is_empty() {
+            let unsaid = image.unsaid.join("; ");
+            notes.push(format!("what the OME-XML says in no unit that OME-Zarr has is not taken along: {unsaid}"));
+        }
         if outside > 0 {
             let entries = of_number(&outside, ["entry of the OME-XML lies", "entries of the OME-XML lie"]);
             notes.push(format!("{outside} {entries} outside its own sizes, and {} not read", of_number(&outside, IS)));

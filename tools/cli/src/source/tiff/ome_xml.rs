@@ -4,11 +4,10 @@
 //! `BinaryOnly`.
 
 use roxmltree::{Document, Node};
-use shardwright::Channel;
+use shardwright::{Channel, units};
 
 use super::super::axes::Step;
 use super::super::recording::named_channel;
-use crate::args::unit_name;
 
 /// Whether a text is OME-XML.
 pub(crate) fn is_ome(text: &str) -> bool {
@@ -42,6 +41,8 @@ pub(crate) struct OmeImage {
     pub(crate) place: [Option<Step>; 3],
     /// The time between frames, with its unit.
     pub(crate) time_step: Option<Step>,
+    /// Distances and places that can't be said in OME-Zarr, as they stand in the document.
+    pub(crate) unsaid: Vec<String>,
     /// The channels; empty if none has a name or a colour.
     pub(crate) channels: Vec<Channel>,
     pub(crate) blocks: Vec<TiffDataBlock>,
@@ -81,14 +82,26 @@ impl OmeImage {
         };
         let channels: Vec<_> = pixels.elements("Channel").map(channel).collect();
         let is_told = channels.iter().any(|channel| !(channel.label.is_empty() && channel.color.is_empty()));
+        let mut unsaid = Vec::new();
+        let axes = ["X", "Y", "Z"];
+        let pixel_size = axes.map(|axis| measure(pixels, &format!("PhysicalSize{axis}"), "µm", &mut unsaid));
+        let time_step = measure(pixels, "TimeIncrement", "s", &mut unsaid);
+        let mut place = axes.map(|axis| place(image, pixels, axis, &mut unsaid));
+        for ((place, size), axis) in place.iter_mut().zip(pixel_size).zip(axes) {
+            if let (Some((number, unit)), None) = (*place, size) {
+                *place = None;
+                unsaid.extend((number != 0.0).then(|| format!("{axis} {number} {unit}, without a size of pixels")));
+            }
+        }
         Ok(Self {
             name: image.attribute("Name").filter(|name| !name.is_empty()).map(str::to_owned),
             width: number(pixels, "SizeX")?.unwrap_or(0),
             height: number(pixels, "SizeY")?.unwrap_or(0),
             outer,
-            pixel_size: ["X", "Y", "Z"].map(|axis| measure(pixels, &format!("PhysicalSize{axis}"), "µm")),
-            place: ["X", "Y", "Z"].map(|axis| place(image, pixels, axis)),
-            time_step: measure(pixels, "TimeIncrement", "s"),
+            pixel_size,
+            place,
+            time_step,
+            unsaid,
             channels: if is_told { channels } else { Vec::new() },
             blocks: pixels
                 .elements("TiffData")
@@ -173,23 +186,40 @@ fn number(node: Node, attribute: &str) -> Result<Option<u64>, String> {
     text.trim().parse().map(Some).map_err(|_| format!("its {attribute} {text:?} is not a whole number"))
 }
 
-fn measure(pixels: Node, attribute: &str, default_unit: &str) -> Option<Step> {
-    quantity(pixels, attribute, Some(default_unit)).filter(|(value, _)| *value > 0.0)
+fn measure(pixels: Node, attribute: &str, default_unit: &str, unsaid: &mut Vec<String>) -> Option<Step> {
+    match quantity(pixels, attribute, Some(default_unit))? {
+        Ok(step) => Some(step).filter(|(value, _)| *value > 0.0),
+        Err(what) => {
+            // That a pixel is one pixel long need not be said.
+            unsaid.extend(Some(what).filter(|what| what.split_once(' ') != Some((attribute, "1 pixel"))));
+            None
+        }
+    }
 }
 
 /// Where the first plane is in a direction. Without a unit it is relative to the microscope's frame, which nobody
 /// knows.
-fn place(image: Node, pixels: Node, axis: &str) -> Option<Step> {
+fn place(image: Node, pixels: Node, axis: &str, unsaid: &mut Vec<String>) -> Option<Step> {
     let is_first = |plane: &Node| ["TheZ", "TheC", "TheT"].iter().all(|at| plane.attribute(*at) == Some("0"));
     let plane = pixels.elements("Plane").find(is_first);
     let of_plane = plane.and_then(|plane| quantity(plane, &format!("Position{axis}"), None));
-    of_plane.or_else(|| quantity(image.child("StageLabel")?, axis, None))
+    let of_label = || quantity(image.child("StageLabel")?, axis, None);
+    let found: Vec<_> = of_plane.into_iter().chain(of_label()).collect();
+    let place = found.iter().find_map(|found| found.as_ref().ok()).copied();
+    unsaid.extend(found.into_iter().find_map(Result::err).filter(|_| place.is_none()));
+    place
 }
 
-fn quantity(node: Node, attribute: &str, default_unit: Option<&str>) -> Option<Step> {
-    let value: f64 = node.attribute(attribute)?.trim().parse().ok()?;
-    let unit = node.attribute(format!("{attribute}Unit").as_str()).or(default_unit)?;
-    Some((value, unit_name(unit)?)).filter(|_| value.is_finite())
+/// A number with its unit, or what is said in no unit that OME-Zarr has.
+fn quantity(node: Node, attribute: &str, default_unit: Option<&str>) -> Option<Result<Step, String>> {
+    let value: f64 = node.attribute(attribute)?.trim().parse().ok().filter(|value: &f64| value.is_finite())?;
+    let unit = node.attribute(format!("{attribute}Unit").as_str()).or(default_unit);
+    let named = if attribute == "TimeIncrement" { units::time_named } else { units::length_named };
+    match unit.and_then(named) {
+        Some(unit) => Some(Ok((value, unit))),
+        None if value == 0.0 => None,
+        None => Some(Err(format!("{attribute} {value} {}", unit.unwrap_or("without a unit")))),
+    }
 }
 
 #[cfg(test)]
@@ -233,11 +263,17 @@ mod tests {
     fn the_first_plane_says_where_the_image_is() {
         let planes = r#"<Plane TheZ="1" TheC="0" TheT="0" PositionX="9" PositionXUnit="µm"/>
                         <Plane TheZ="0" TheC="0" TheT="0" PositionX="-7.5" PositionXUnit="mm" PositionY="3"/>"#;
-        assert_eq!(image("", planes).unwrap().place, [Some((-7.5, "millimeter")), None, None]);
+        let moved = image(r#"PhysicalSizeX="2" PhysicalSizeY="3" PhysicalSizeYUnit="pixel""#, planes).unwrap();
+        assert_eq!(moved.place, [Some((-7.5, "millimeter")), None, None]);
+        assert_eq!(moved.unsaid, ["PhysicalSizeY 3 pixel", "PositionY 3 without a unit"]);
         let xml = r#"<OME><Image><StageLabel Name="here" Z="0" ZUnit="nm" X="1" XUnit="reference frame"/><Pixels/>
                      </Image></OME>"#;
         let labelled = Ome::parse(xml).unwrap().images.remove(0).unwrap();
-        assert_eq!(labelled.place, [None, None, Some((0.0, "nanometer"))]);
+        assert_eq!(labelled.unsaid, ["X 1 reference frame"]);
+        let sized =
+            image(r#"PhysicalSizeX="2" PhysicalSizeXUnit="in" PhysicalSizeY="1" PhysicalSizeYUnit="pixel""#, "");
+        let sized = sized.unwrap();
+        assert_eq!((sized.pixel_size, sized.unsaid), ([Some((2.0, "inch")), None, None], Vec::new()));
     }
 
     #[test]

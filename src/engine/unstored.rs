@@ -1,0 +1,109 @@
+//! Records of frames that could not be stored. Such frames look as if they had never come, so they are not durable.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::sync::{Mutex, Unpoisoned};
+
+/// Of the blocks of records that were not yet written to the end, as far as their last write is known.
+#[derive(Debug, Default)]
+pub(crate) struct UnstoredRecords(Mutex<BTreeMap<u64, BlockState>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct BlockState {
+    /// How many of its first numbers were settled when it was last stored.
+    stored: u64,
+    /// It could not be stored since.
+    failed: bool,
+}
+
+impl UnstoredRecords {
+    /// A block was written as far as it is known, in which so many of the first numbers were settled, or could not be.
+    pub(crate) fn note_part(&self, block: u64, settled: u64, is_stored: bool) {
+        let mut blocks = self.0.lock().unpoisoned();
+        let state = blocks.entry(block).or_default();
+        state.failed = !is_stored;
+        if is_stored {
+            state.stored = settled;
+        }
+    }
+
+    /// A block was written for the last time, or could not be.
+    pub(crate) fn note_whole(&self, block: u64, is_stored: bool) {
+        let mut blocks = self.0.lock().unpoisoned();
+        if is_stored {
+            blocks.remove(&block);
+        } else {
+            blocks.entry(block).or_default().failed = true;
+        }
+    }
+
+    /// Whether there are such records.
+    pub(crate) fn are_there(&self) -> bool {
+        self.0.lock().unpoisoned().values().any(|state| state.failed)
+    }
+
+    /// The numbers below `end` of which records may be lacking.
+    pub(crate) fn numbers(&self, block_frames: u64, end: u64) -> Vec<Range<u64>> {
+        let blocks = self.0.lock().unpoisoned();
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (block, state) in blocks.iter().filter(|(_, state)| state.failed) {
+            let start = block * block_frames;
+            let range = start + state.stored..(start + block_frames).min(end);
+            match ranges.last_mut().filter(|last| last.end == range.start) {
+                Some(last) => last.end = range.end,
+                None if range.start < range.end => ranges.push(range),
+                None => {}
+            }
+        }
+        ranges
+    }
+}
+
+/// What to say of frames without records.
+pub(crate) fn note(numbers: &[Range<u64>]) -> Option<String> {
+    let names: Vec<_> = numbers
+        .iter()
+        .map(|range| match range.end - range.start {
+            1 => range.start.to_string(),
+            _ => format!("{} to {}", range.start, range.end - 1),
+        })
+        .collect();
+    let what = match numbers {
+        [] => return None,
+        [one] if one.end - one.start == 1 => "record of frame",
+        _ => "records of frames",
+    };
+    Some(format!(
+        "the {what} {} could not be stored: as of frames that never came, frame_number is -1 there, and they are not \
+         durable",
+        names.join(", ")
+    ))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_since_is_no_more_lacking() {
+        let unstored = UnstoredRecords::default();
+        unstored.note_part(0, 5, true);
+        assert!(!unstored.are_there());
+        unstored.note_part(0, 7, false);
+        unstored.note_whole(1, false);
+        unstored.note_part(3, 2, false);
+        assert_eq!(unstored.numbers(10, 36), [5..20, 30..36]);
+        assert_eq!(unstored.numbers(10, 5), []);
+        let told = note(&unstored.numbers(10, 36)).unwrap();
+        assert!(told.starts_with("the records of frames 5 to 19, 30 to 35 could not be stored: "), "{told}");
+        unstored.note_whole(0, true);
+        unstored.note_part(3, 4, true);
+        let one = vec![Range { start: 10, end: 20 }];
+        assert_eq!(unstored.numbers(10, 36), one);
+        unstored.note_whole(1, true);
+        assert!(!unstored.are_there() && note(&unstored.numbers(10, 36)).is_none());
+        let one = Range { start: 4, end: 5 };
+        assert!(note(&[one]).unwrap().starts_with("the record of frame 4 could"));
+    }
+}

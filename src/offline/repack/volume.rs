@@ -1,0 +1,112 @@
+//! What an array is as a precomputed volume: where its voxels are, and how its chunks are dealt out.
+
+use serde_json::{Map, Value};
+
+use super::groups::first_image;
+use super::options::RepackOptions;
+use crate::config::{Config, Dim, DimKind, Volume};
+use crate::error::{Error, Result};
+use crate::format::keys::RECORDS;
+use crate::format::precomputed::carried::{scale, voxel_offset};
+use crate::format::{precomputed, rules};
+use crate::offline::array::Array;
+use crate::ome::units;
+use crate::plan::Plan;
+
+/// Refuses distances of pixels that a volume has no resolution for. `spaces`: which dimensions it has one for.
+pub(super) fn refuse_distances(array: &Array, attributes: &Map<String, Value>, spaces: &[bool]) -> Result<()> {
+    let Some(image) = first_image(attributes).filter(|image| image.axes().len() == spaces.len()) else { return Ok(()) };
+    let Some(Ok(grid)) = image.levels().next().map(|level| image.place(level)) else { return Ok(()) };
+    let mut distances = image.axes().zip(&grid.scale).zip(spaces).filter(|(_, is_space)| **is_space);
+    match distances.find(|((_, scale), _)| **scale <= 0.0) {
+        Some(((axis, scale), _)) => {
+            let reason = format!(
+                "its image has the scale {scale} along {}, and a volume's resolution is above 0; the option \
+                 `volume.resolution` can give one",
+                axis.name.unwrap_or("an axis without a name")
+            );
+            Err(Error::unsupported(array.path(), reason))
+        }
+        None => Ok(()),
+    }
+}
+
+/// That a volume has a resolution in nanometers which nobody has said in a unit of length.
+pub(super) fn note_of_resolution(
+    array: &Array,
+    config: &Config,
+    plan: &Plan,
+    options: &RepackOptions,
+) -> Option<String> {
+    let [x, y, z] = plan.array.layout.volume()?.resolution?;
+    if array.layout().volume().is_some() || options.volume.resolution.is_some() {
+        return None;
+    }
+    let is_told = |dim: &Dim| dim.unit.as_deref().is_some_and(|unit| units::nanometers(unit).is_some());
+    let untold = config.dims.iter().filter(|dim| dim.kind == DimKind::Space && !is_told(dim));
+    let untold: Vec<String> = untold
+        .map(|dim| match &dim.unit {
+            Some(unit) => format!("{} (in {unit:?})", dim.name),
+            None => format!("{} (no unit)", dim.name),
+        })
+        .collect();
+    (!untold.is_empty()).then(|| {
+        format!(
+            "the resolution of the volume is {x},{y},{z} nanometers, which is a guess along {}: only OME-Zarr's \
+             units of length are converted; the option `volume.resolution` gives another",
+            untold.join(", ")
+        )
+    })
+}
+
+/// The scale that an array was in a volume. An array of a volume has z, y and x last, or y and x alone.
+fn carried_scale<'a>(array: &Array, attributes: &'a Map<String, Value>) -> Option<&'a Value> {
+    let [outer @ .., y, x] = array.shape() else { return None };
+    let deep = outer.last().and_then(|z| scale(attributes, [*x, *y, *z]));
+    deep.or_else(|| scale(attributes, [*x, *y, 1]))
+}
+
+/// The folders in which a scale of this name stands below its volume, if it keeps them: those that could be a scale's
+/// own name, too.
+pub(super) fn folder_of(key: &str) -> Option<String> {
+    let (folder, _) = key.rsplit_once('/')?;
+    let is_plain = |part: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
+    };
+    let is_free = ![precomputed::DOCUMENT, RECORDS].contains(&folder.split('/').next()?);
+    (is_free && folder.split('/').all(is_plain)).then(|| folder.to_owned())
+}
+
+/// What is asked of a volume; where nothing is, what the old one was, if it was one.
+pub(super) fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Volume {
+    let mut volume = options.volume.clone();
+    if !rules(options.to()).numbers_chunks {
+        return volume;
+    }
+    let Some(old) = array.layout().volume() else {
+        let carried = carried_scale(array, attributes);
+        if let (Some(offset), [0, 0, 0]) = (carried.and_then(voxel_offset), volume.voxel_offset) {
+            volume.voxel_offset = offset;
+        }
+        // A name that nobody chose tells the resolution.
+        if let (Some(key), None) = (carried.and_then(|scale| scale["key"].as_str()), volume.resolution) {
+            volume.key = volume.key.or_else(|| Some(key.to_owned()));
+        }
+        return volume;
+    };
+    if let Some(shards) = old.shards().filter(|_| volume == Volume::default()) {
+        (volume.hash, volume.gzip_indexes) = (shards.spec.hash, shards.spec.gzip_indexes);
+        if options.chunk.is_empty() && options.shard.is_empty() {
+            let bits = |bits: u32| u8::try_from(bits).ok();
+            volume.preshift_bits = bits(shards.spec.preshift_bits);
+            volume.minishard_bits = bits(shards.spec.minishard_bits);
+        }
+    }
+    if volume.voxel_offset == [0; 3] {
+        volume.voxel_offset = old.voxel_offset;
+    }
+    volume.resolution = volume.resolution.or(old.resolution);
+    volume.key = volume.key.or_else(|| Some(old.key().to_owned()));
+    volume
+}
