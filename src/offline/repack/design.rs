@@ -64,11 +64,8 @@ impl Design {
             dtype: metadata.dtype.number().unwrap_or(Dtype::U8),
             dialect: options.to(),
             dims: dims(array, &names.names, attributes, options)?,
-            codec: options
-                .codec
-                .clone()
-                // Checksums that the dialect has no place for are left behind.
-                .unwrap_or(Codec { compressor: array.codec().compressor, checksum: false }),
+            // Checksums that the dialect has no place for are left behind.
+            codec: options.codec.clone().unwrap_or(Codec { checksum: false, ..array.codec().clone() }),
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
             volume,
