@@ -5,6 +5,8 @@
 //! system said is a field. (To `thiserror`, a field named `r#source` is no source.) Errors are cheap to clone, because
 //! the first error of a run is latched and handed to every later caller.
 
+mod kind;
+
 use std::fmt;
 use std::io;
 use std::ops::Deref;
@@ -12,6 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use kind::ErrorKind;
 
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -205,40 +209,6 @@ pub enum Error {
     /// The acquisition was finished or aborted; no more frames are taken.
     #[error("the acquisition has ended; no more frames are taken")]
     Ended,
-}
-
-/// What kind of thing went wrong: what a program decides by, where a person reads the message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// A value that was given can't work, another can.
-    InvalidArgument,
-    /// There is nothing at the path, or nothing of that kind.
-    NotFound,
-    /// The output exists, and may be replaced if the options say so, or not at all.
-    AlreadyExists,
-    /// Something else is in the way: of an output, or because it changed during the call.
-    Conflict,
-    /// Somebody writes the dataset, in this process or another.
-    Locked,
-    /// The dataset's writer was stopped before it finished, and nobody has recovered what it wrote.
-    Unfinished,
-    /// What was read is not what it should be.
-    Corrupt,
-    /// What was read may be right, but this library does not read it.
-    Unsupported,
-    /// The operating system refused something.
-    Io,
-    /// No frame buffer is free now. The call may be repeated.
-    RingFull,
-    /// The file system has no room left, or none for this user.
-    StorageFull,
-    /// The acquisition has ended or was aborted, or can't be waited for from where the call was made.
-    Ended,
-    /// An operation on a finished dataset was stopped by its caller. It may be begun anew.
-    Stopped,
-    /// A thread panicked, or a codec failed at what it should be able to do.
-    Internal,
 }
 
 /// Why a frame number was refused.

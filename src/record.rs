@@ -42,7 +42,7 @@ impl RecordColumn {
 }
 
 /// What the instrument says about one frame.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Record {
     /// The device's own time stamp, in whatever unit the device counts.
     pub device_timestamp: Option<u64>,

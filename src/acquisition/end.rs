@@ -70,6 +70,7 @@ impl Acquisition {
 
     /// Ends several acquisitions as [`finish`](Self::finish) ends each, in the same order, but with what has to reach
     /// the device brought there together.
+    #[must_use = "each run says for itself whether it ended well"]
     pub fn finish_all(acquisitions: Vec<Self>) -> Vec<Result<Summary, Unfinished>> {
         finish_together(acquisitions)
     }

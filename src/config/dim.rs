@@ -103,21 +103,25 @@ impl Dim {
     }
 
     /// Sets the elements a chunk.
+    #[must_use]
     pub fn chunk(self, chunk: u64) -> Self {
         Self { chunk, ..self }
     }
 
     /// Sets the elements a shard.
+    #[must_use]
     pub fn shard(self, shard: u64) -> Self {
         Self { shard, ..self }
     }
 
     /// Sets the distance between neighbours and its unit.
+    #[must_use]
     pub fn scale(self, scale: f64, unit: &str) -> Self {
         Self { scale, unit: Some(unit.to_owned()), ..self }
     }
 
     /// Sets where the centre of the first element is, in the unit of the scale.
+    #[must_use]
     pub fn translation(self, translation: f64) -> Self {
         Self { translation, ..self }
     }

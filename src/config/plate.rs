@@ -44,11 +44,13 @@ impl Plate {
     }
 
     /// Sets the name.
+    #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
     }
 
     /// Adds an acquisition.
+    #[must_use]
     pub fn acquisition(mut self, id: u64, name: &str) -> Self {
         self.acquisitions.push(PlateAcquisition { id, name: Some(name.to_owned()), ..PlateAcquisition::default() });
         self

@@ -26,6 +26,7 @@ pub struct Orientation {
 
 impl Orientation {
     /// Counterclockwise turns by 90 degrees, as `numpy.rot90` makes them. Negative ones are clockwise.
+    #[must_use]
     pub fn quarter_turns(turns: i32) -> Self {
         let turns = turns.rem_euclid(4);
         Self { transpose: turns % 2 == 1, flip_rows: turns == 1 || turns == 2, flip_columns: turns >= 2 }

@@ -261,8 +261,12 @@ def test_an_export_of_what_is_not_there_yet_says_so(command, tool, tmp_path):
 def test_manifests_stay_out_of_datasets(tool, tmp_path):
     group(tmp_path / "g.zarr", 3)
     before = sorted(tmp_path.rglob("*"))
-    assert "lies in the dataset" in tool("manifest", tmp_path / "g.zarr/img/0", code=2)
+    assert "lies in the dataset" in tool("manifest", tmp_path / "g.zarr/img/0", tmp_path / "g.zarr/m", code=2)
     assert sorted(tmp_path.rglob("*")) == before
+    # Without a path of its own, a part's manifest stands beside the dataset.
+    tool("manifest", tmp_path / "g.zarr/img/0")
+    assert sorted((tmp_path / "g.zarr").rglob("*")) == before[1:]
+    assert [path.name for path in tmp_path.iterdir() if path.name != "g.zarr"] == ["g.zarr.img.0.manifest.zarr"]
 
 
 def test_what_is_not_read_is_no_damage(tool, tmp_path):

@@ -208,6 +208,7 @@ impl Store {
     }
 
     /// Does not wait for the device. A power cut may then leave files empty; a kill does not.
+    #[must_use]
     pub fn without_sync(mut self) -> Self {
         self.disk = Box::new(Local { sync: false });
         self
