@@ -61,8 +61,7 @@ pub(crate) fn refuse_level(path: &Path) -> Result<()> {
             multiscales::images(multiscales::ome_of(&said)).flat_map(Multiscale::levels).filter_map(Dataset::path);
         if let Some(level) = levels.find(|level| is_below(level) && image.join(level).starts_with(path)) {
             let reason = format!(
-                "is or holds the level {level:?} of the image {}, which would be none any more; choose another path, \
-                 or replace that image as a whole",
+                "is or holds the level {level:?} of the image {}, which would be none any more; choose another path",
                 image.display()
             );
             return Err(Error::conflict(path, reason));

@@ -127,7 +127,7 @@ def test_an_archive_is_an_ome_zarr_and_nothing_else(replayed, tool, tmp_path):
         with zipfile.ZipFile(tmp_path / f"{dialect}.ozx") as archive:
             assert json.loads(archive.read("zarr.json"))["zarr_format"] == 3
     (folder / "nested.ozx").write_bytes(b"PK")
-    assert "must not be in another one" in tool("repack", folder, tmp_path / "b.ozx", code=3)
+    assert "must not be in another one" in tool("repack", folder, tmp_path / "b.ozx", code=5)
     assert not [path.name for path in tmp_path.iterdir() if path.name in ["a.ozx", "b.ozx"]]
 
 

@@ -42,17 +42,6 @@ def test_a_manifest_is_copied_as_files(tool, tmp_path):
     assert_same(zarr.open_group(tmp_path / "b.zarr", mode="r")["a/b"][...], pixels(shape=(4, 64, 64)))
 
 
-@pytest.mark.parametrize("names", [["a/b"], ["a/b", "a/c"]], ids=["one", "two"])
-def test_a_tree_stays_one_in_zarr_v2(tool, tmp_path, names):
-    source = tree(tmp_path / "a.zarr", names)
-    tool("repack", source, tmp_path / "b.zarr", "--dialect", "zarr2")
-    root = zarr.open_consolidated(tmp_path / "b.zarr")
-    assert sorted(root["a"].array_keys()) == sorted(name[2:] for name in names)
-    assert dict(root["a"].attrs) == {"k": "v"} and not dict(root.attrs)
-    for name in names:
-        assert_same(root[name][...], pixels(shape=(4, 64, 64)))
-
-
 def test_what_is_before_0_4_is_not_called_0_4(tool, told, tmp_path):
     path = tmp_path / "a.zarr"
     root = zarr.open_group(path, mode="w", zarr_format=2)

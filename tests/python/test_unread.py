@@ -121,10 +121,11 @@ def test_an_index_that_can_t_be_read_is_not_taken_for_chunks_that_are_not_there(
 
 def test_an_unsharded_array_is_told_which_options_are_about_it(tool, tmp_path):
     path = group(tmp_path / "g.zarr")
-    for words in [[], [tmp_path / "o.zarr"], [tmp_path / "o.ozx"]]:
-        assert "--unsharded" in tool("repack", path, *words, code=2)
+    assert "--unsharded" in tool("repack", path, code=2)
+    for out in ["o.zarr", "o.ozx"]:
+        assert "--shard puts them into shards" in tool("repack", path, tmp_path / out)
     zarr.open_group(tmp_path / "empty.zarr", mode="w", zarr_format=3)
-    assert "holds no array" in tool("repack", tmp_path / "empty.zarr", tmp_path / "o.zarr", code=3)
+    assert "holds no array" in tool("repack", tmp_path / "empty.zarr", tmp_path / "p.zarr", code=3)
 
 
 def test_dimensions_without_names_are_told_where_they_get_a_meaning(tool, tmp_path):

@@ -40,7 +40,7 @@ pub(super) fn settled(
         return Ok((options, None));
     }
     let note = "each chunk stays a file of its own; the option `shard` puts them into shards";
-    Ok((RepackOptions { sharding: Sharding::Unsharded, ..options }, Some(note)))
+    Ok((RepackOptions { sharding: Sharding::Unsharded, ..options }, copied.then_some(note)))
 }
 
 /// All that there is to do, with what somebody should know of it. Refuses what lacks arrays that its documents promise,

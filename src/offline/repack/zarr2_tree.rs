@@ -25,13 +25,13 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 
-/// Whether the arrays of a tree become such, rather than the one of a dataset without groups its image.
+/// Whether several arrays of a tree become such, rather than one the image of a dataset.
 pub(super) fn is_meant(nodes: &[Node], selection: &Selection<'_>) -> bool {
     let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, _)| is_taken(node, selection)).collect();
     let is_zarr3 = |array: &Array| array.layout().rules().is_tree;
     let is_of_tree = |array: &Array| is_zarr3(array) || !array.layout().rules().shares_files;
     !rules(selection.options.to()).shares_files
-        && taken.iter().any(|(node, _)| !node.name.is_empty())
+        && taken.len() > 1
         && taken.iter().any(|(_, array)| is_zarr3(array))
         && taken.iter().all(|(_, array)| is_of_tree(array))
 }

@@ -339,8 +339,7 @@ fn escaped(text: &str) -> String {
 
 /// OME's letter of each dimension; `None` for one of a single element that OME has no letter for.
 fn dimension_order(image: &ExportedRegion) -> Result<Vec<Option<char>>, Failure> {
-    let last = image.shape.len() - 1;
-    let letter = |at: usize, axis: &Axis| match (last - at, axis.name.to_ascii_lowercase().as_str()) {
+    let letter = |at: usize, axis: &Axis| match (image.axes.len() - 1 - at, axis.name.to_ascii_lowercase().as_str()) {
         (0, _) => Some('X'),
         (1, _) => Some('Y'),
         (_, "t" | "time") => Some('T'),
