@@ -14,7 +14,7 @@ use crate::fs::{
     Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap,
     sync_folder_of,
 };
-use crate::replaceable::{is_dataset, refuse_level, refuse_part, refuse_within_array};
+use crate::replaceable::{is_dataset, refuse_consolidated, refuse_level, refuse_part, refuse_within_array};
 
 /// A folder that this process made and locked.
 #[derive(Debug)]
@@ -54,6 +54,7 @@ impl Folder {
         Lock::refuse_within(path)?;
         refuse_within_array(path)?;
         refuse_level(path)?;
+        refuse_consolidated(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::format::keys::{RECORDS, is_below};
 use crate::format::node::NodeFormat;
-use crate::format::{self, precomputed, provenance, zarr2, zarr3, zarr3_draft};
+use crate::format::{self, consolidated, precomputed, provenance, zarr2, zarr3, zarr3_draft};
 use crate::fs::system::open_unfollowed;
 use crate::fs::{LOCK_FILE, is_partial};
 use crate::json;
@@ -68,6 +68,18 @@ pub(crate) fn refuse_level(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a new dataset in groups whose consolidated metadata would not name it.
+pub(crate) fn refuse_consolidated(path: &Path) -> Result<()> {
+    let is_consolidated = |group: &&Path| {
+        let of_zarr3 = document(&group.join(zarr3::DOCUMENT)).map(|found| consolidated::of(&found).is_some());
+        of_zarr3.unwrap_or_else(|| [zarr2::GROUP, consolidated::OF_ZARR2].iter().all(|name| group.join(name).is_file()))
+    };
+    let Some(group) = path.ancestors().skip(1).take(ABOVE_MAX).find(is_consolidated) else { return Ok(()) };
+    let reason = "has consolidated metadata, so its readers would not see what comes below it; take these out first, \
+                  and consolidate again when the new dataset is there";
+    Err(Error::conflict(group, reason))
 }
 
 /// Whether the folder is an image of this crate's writer, in any dialect.

@@ -189,3 +189,23 @@ def test_a_level_is_not_replaced_by_itself(tool, tmp_path, zarr_format, by_key, 
         tool("replay", tmp_path / "m.npy", path, "--key", "img/other")
         tool("replay", tmp_path / "m.npy", path, "--key", "img", "--overwrite", code=1)
         tool("verify", path, "-q")
+
+
+def test_nothing_is_made_in_a_dataset_whose_readers_would_not_see_it(tool, tmp_path):
+    path = tmp_path / "g.zarr"
+    root = zarr.open_group(path, mode="w")
+    root.create_array("n", data=noise((4, 8, 8), "u2"), chunks=(2, 4, 4))
+    zarr.consolidate_metadata(path)
+    np.save(tmp_path / "m.npy", noise((2, 20, 30), "u1"))
+    zarr.create_array(tmp_path / "a.zarr", data=noise((4, 8, 8), "u2"), chunks=(2, 4, 4))
+    before = files(path)
+    for words in [
+        ["replay", tmp_path / "m.npy", path / "new"],
+        ["replay", tmp_path / "m.npy", path, "--key", "new"],
+        ["repack", tmp_path / "a.zarr", path / "new"],
+    ]:
+        assert "has consolidated metadata" in tool(*words, code=1)
+    for name in ["n/zarr.json", "n/c/0/0/9"]:
+        words = ["export", tmp_path / "a.zarr", path / name, "--format", "raw", "--overwrite"]
+        assert "lies in the dataset" in tool(*words, code=2)
+    assert files(path) == before

@@ -26,7 +26,7 @@ use crate::fs::{document, look};
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
 /// Folders above a node that are looked at.
-pub(crate) const ABOVE_MAX: usize = 16;
+const ABOVE_MAX: usize = 16;
 
 /// What a group says, or an array that speaks for the dataset like one, because its format has no groups.
 #[derive(Debug)]

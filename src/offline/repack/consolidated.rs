@@ -19,7 +19,7 @@ use crate::format::keys::is_below;
 use crate::format::{zarr2, zarr3};
 use crate::fs::{Lock, attributes, document, look};
 use crate::offline::hierarchy::walk::{self, Node};
-use crate::offline::hierarchy::{ABOVE_MAX, groups_around, has_all_above, has_node};
+use crate::offline::hierarchy::{groups_around, has_all_above, has_node};
 
 /// In the staging folder: what was set aside, by the group's path from the dataset's root.
 const ASIDE: &str = "consolidated.json";
@@ -191,23 +191,6 @@ fn change(file: &Path, change: impl FnOnce(&mut Value) -> Result<()>) -> Result<
         put(file, &document)?;
     }
     Ok(true)
-}
-
-/// Refuses a new dataset in groups whose consolidated metadata would not name it.
-pub(super) fn refuse_around(out: &Path) -> Result<()> {
-    for above in out.ancestors().skip(1).take(ABOVE_MAX) {
-        let is_consolidated = match document::read(&above.join(zarr3::DOCUMENT)) {
-            Ok(Some(document)) => consolidated::of(&document).is_some(),
-            Ok(None) => look::is_file(&above.join(zarr2::GROUP)) && look::is_file(&above.join(OF_ZARR2)),
-            Err(_) => false,
-        };
-        if is_consolidated {
-            let reason = "has consolidated metadata, so its readers would not see what comes below it; take these out \
-                          first, and consolidate again when the new dataset is there";
-            return Err(Error::conflict(above, reason));
-        }
-    }
-    Ok(())
 }
 
 /// Makes the consolidated metadata of a group of Zarr v2, of the nodes below it that have these names.

@@ -67,6 +67,7 @@ use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool, ran_before};
+use crate::replaceable::refuse_consolidated;
 use crate::sync::Unpoisoned;
 use change::Change;
 use consolidated::Consolidated;
@@ -159,7 +160,7 @@ impl Repack {
             Staging::sweep(&staging);
         }
         out.iter().try_for_each(|out| places::check_out(&root, out, options.to()))?;
-        out.iter().filter(|_| !is_there).try_for_each(|out| consolidated::refuse_around(out))?;
+        out.iter().filter(|_| !is_there).try_for_each(|out| refuse_consolidated(out))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;

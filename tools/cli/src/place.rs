@@ -68,6 +68,24 @@ pub(crate) fn refuse_within_dataset(array: &Path, output: &Path) -> Result<(), F
     Ok(())
 }
 
+/// Refuses an output within any dataset: it would be a stray file there, or take the place of one of its own.
+pub(crate) fn refuse_in_dataset(output: &Path) -> Result<(), Failure> {
+    let folder = folder_of(output);
+    match folder.iter().flat_map(|folder| folder.ancestors()).find(|above| is_dataset(above)) {
+        Some(dataset) => {
+            let (output, dataset) = (output.display(), dataset.display());
+            let reason = "whose readers would stumble over it; choose a path beside that";
+            Err(Failure::Usage(format!("{output}: lies in the dataset {dataset}, {reason}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a path leads to the folders in which an output is to be made.
+pub(crate) fn is_around(path: &Path, output: &Path) -> bool {
+    folder_of(output).is_some_and(|folder| path.canonicalize().is_ok_and(|path| folder.starts_with(path)))
+}
+
 /// Refuses a folder for other things that is, or lies in, a dataset.
 pub(crate) fn refuse_dataset(folder: &Path) -> Result<(), Failure> {
     let Ok(folder) = folder.canonicalize() else { return Ok(()) };

@@ -9,7 +9,7 @@ use shardwright::words::{IS, count, of_number};
 use crate::args::RepackArgs;
 use crate::console::{say, tell_notes};
 use crate::failure::{Failure, with_options};
-use crate::place::refuse_unusable;
+use crate::place::{is_around, refuse_unusable};
 use crate::report::{bytes_text, decimal};
 use crate::{interrupt, meter};
 
@@ -40,6 +40,10 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
         Error::Exists { path, .. } => {
             let help = "it is not what this call makes of the dataset as it is now: choose another path, or remove it";
             Failure::exists_or_work(&path, help)
+        }
+        // What is around the output, and not in the input.
+        Error::Conflict { ref path, .. } if args.output.as_ref().is_some_and(|out| is_around(path, out)) => {
+            Failure::of_output(error)
         }
         error => error.into(),
     };

@@ -17,7 +17,7 @@ use crate::console::{say, tell_notes};
 use crate::failure::{Failure, Fault};
 use crate::interrupt::{self, interrupted};
 use crate::meter;
-use crate::place::{refuse_unusable_file, refuse_within_dataset};
+use crate::place::{refuse_in_dataset, refuse_unusable_file, refuse_within_dataset};
 use crate::region::RegionArg;
 use crate::report::{decimal, joined};
 
@@ -95,6 +95,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
     let array = Array::open(&args.path)?;
     refuse_within_dataset(array.path(), &args.output)?;
+    refuse_in_dataset(&args.output)?;
     let image = image(&array, args.region.as_ref())?;
     let mut notes = array.notes()?;
     notes.extend(lost(args, &array, &image)?);
