@@ -18,7 +18,7 @@ struct BlockState {
 }
 
 impl UnstoredRecords {
-    /// A block was written as far as it is known, in which so many of the first numbers were settled, or could not be.
+    /// A block was written, or could not be, as far as it is known: the first `settled` of its numbers.
     pub(crate) fn note_part(&self, block: u64, settled: u64, is_stored: bool) {
         let mut blocks = self.0.lock().unpoisoned();
         let state = blocks.entry(block).or_default();

@@ -148,11 +148,7 @@ fn verify_finds_damage_behind_a_manifest() {
     fs::write(&shard, bytes).unwrap();
     let verified = checked(&out).unwrap();
     assert_eq!(verified.damage, 1, "{:?}", verified.findings);
-    assert!(
-        verified.findings.iter().any(|finding| finding.what.contains("chunk [")),
-        "{:?}",
-        verified.findings
-    );
+    assert!(verified.findings.iter().any(|finding| finding.what.contains("chunk [")), "{:?}", verified.findings);
 }
 
 /// A manifest written by hand, in the words of the proposal.
