@@ -136,8 +136,10 @@ pub(crate) fn replaced(root: &Path) -> Vec<PathBuf> {
         rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(is_hex))
     };
     // A folder above that can't be listed is no concern of the dataset.
-    let mut found: Vec<_> =
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_one).collect();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    // A writer never puts a link aside, and somebody else's may lead anywhere.
+    let is_link = |entry: &fs::DirEntry| entry.file_type().map_or(true, |of| of.is_symlink());
+    let mut found: Vec<_> = entries.filter(|entry| !is_link(entry)).map(|entry| entry.path()).filter(is_one).collect();
     found.sort();
     found
 }

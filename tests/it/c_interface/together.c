@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum { IMAGES = 384, FRAMES = 4, BYTES = 16 * 16 };
 
@@ -26,10 +25,16 @@ static void buffers_belong_to_whom_they_were_lent(sw_acquisition *one, sw_acquis
     HOLDS(sw_discard(one, &of_one) == SW_ERROR_FRAME);
 }
 
+/* getrusage would count what the program that started this one had before. */
 static void takes_little_memory(void) {
-    struct rusage used;
-    HOLDS(getrusage(RUSAGE_SELF, &used) == 0);
-    HOLDS(used.ru_maxrss < 1536 * 1024);
+    FILE *status = fopen("/proc/self/status", "r");
+    HOLDS(status != NULL);
+    char line[256];
+    unsigned long kib = 0;
+    while (kib == 0 && fgets(line, sizeof line, status) != NULL) sscanf(line, "VmHWM: %lu", &kib);
+    fclose(status);
+    HOLDS(kib != 0);
+    HOLDS(kib < 1536 * 1024);
 }
 
 int main(int argc, char **argv) {
