@@ -314,7 +314,7 @@ impl Repack {
                     pack::pack(&staging.tree(), out, &origin)?;
                 } else {
                     origin.leave(&staging.tree(), folder)?;
-                    os::publish(&staging.tree(), out)?;
+                    os::publish_new(&staging.tree(), out)?;
                 }
             }
             None if self.form == ResultForm::Designed => {
