@@ -1,5 +1,7 @@
 //! One image of a dataset: its documents, its records, and the names of its shards.
 
+mod records;
+
 use std::collections::HashSet;
 #[cfg(feature = "offline")]
 use std::path::PathBuf;
@@ -12,7 +14,7 @@ use super::documents::Documents;
 use crate::config::Config;
 use crate::error::{Error, Result, caught};
 use crate::fnv;
-use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array, record_block};
+use crate::format::keys::{RECORDS, record_array};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
@@ -23,7 +25,7 @@ use crate::json as exact;
 use crate::ome;
 use crate::ome::contrast::Contrast;
 use crate::plan::{LevelPlan, Plan, RecordPlan};
-use crate::record::{FieldValue, RecordColumn};
+use crate::record::RecordColumn;
 use crate::shard::{Shard, ShardPosition};
 use crate::storage::Storage;
 use crate::sync::Unpoisoned;
@@ -170,7 +172,7 @@ impl ImageWriter {
     /// The document of a level's array, in whose attributes stands what the image's has of level 0.
     fn level_document(&self, plan: &Plan, path: &str, shape: &[u64], ending: Option<(u64, &Ending)>) -> Document {
         let mut document = zarr3::array(&plan.array, shape);
-        document["attributes"] = json!({ATTRIBUTE: self.own(plan, ending)});
+        document["attributes"] = json!({ATTRIBUTE: self.statement(plan, ending)});
         (zarr3::document_at(path), document)
     }
 
@@ -210,8 +212,8 @@ impl ImageWriter {
     pub(crate) fn write_documents(&self, plan: &Plan, to: &mut Documents) -> Result<()> {
         self.put(to, &zarr3::document_at(RECORDS), &zarr3::group(json!({})))?;
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0), to)?;
-        let (user, own) = (Map::new(), self.own(plan, None));
-        let state = self.state.lock().unpoisoned();
+        let (state, mut user) = (self.state.lock().unpoisoned(), Map::new());
+        let own = self.own(plan, &state, &mut user, None);
         let image = self.described(plan, &state, &user, &own);
         image.entry().iter().try_for_each(|document| self.put_document(to, document))?;
         // Before the document that names them.
@@ -236,19 +238,6 @@ impl ImageWriter {
     ) -> format::ImageDescription<'a> {
         let (shape, ome) = (&state.shape[..], state.ome.as_ref());
         format::ImageDescription { array: &plan.array, shape, of_array: None, user, own, ome }
-    }
-
-    fn put_record_documents(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
-        for field in &plan.record.fields {
-            let fill = match field.fill() {
-                FieldValue::Int(value) => json!(value),
-                FieldValue::Uint(value) => json!(value),
-                FieldValue::Float(_) => json!("NaN"),
-            };
-            let document = zarr3::record(field.dtype, frames, plan.record.block_frames, &fill);
-            self.put(to, &zarr3::document_at(&record_array(&field.name)), &document)?;
-        }
-        Ok(())
     }
 
     /// Whether other images are labels of this one.
@@ -353,33 +342,6 @@ impl ImageWriter {
         (attributes.values.clone(), changed)
     }
 
-    pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
-        let files = self.record_files(plan, block);
-        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
-        let key = || self.record_key(&record_array("*"), block.number);
-        self.storage.put_all(&files).map_err(|e| Error::io("write", self.storage.path_of(&key()), e))
-    }
-
-    /// The files that hold a block of records: their keys and their bytes. A level's frames are those of level 0, whose
-    /// records stand for all.
-    pub(crate) fn record_files<'a>(&self, plan: &Plan, block: &'a RecordBlock) -> Vec<(String, &'a [u8])> {
-        if self.level.is_some() {
-            return Vec::new();
-        }
-        let keys = plan.record.fields.iter().map(|field| self.record_key(&record_array(&field.name), block.number));
-        keys.zip(block.columns.iter().map(Vec::as_slice)).collect()
-    }
-
-    fn record_key(&self, array: &str, block: u64) -> String {
-        self.prefix.clone() + &record_block(array, block)
-    }
-
-    /// Replaces the frame numbers of a block of records.
-    pub(crate) fn write_frame_numbers(&self, block: u64, bytes: &[u8]) -> Result<()> {
-        let key = self.record_key(FRAME_NUMBERS, block);
-        self.storage.put(&key, bytes).map_err(|error| Error::io("write", self.storage.path_of(&key), error))
-    }
-
     /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.
     pub(crate) fn advance(&self, plan: &Plan, frames: u64) -> Result<()> {
         self.write_progress(plan, frames, false, &mut Documents::AtOnce(&*self.storage))
@@ -401,11 +363,11 @@ impl ImageWriter {
             state.shape = shape;
             return Ok(());
         }
-        let (user, user_changed) = self.take_attributes();
+        let (mut user, user_changed) = self.take_attributes();
         let attributes_changed = self.take_windows(plan, &mut state) || user_changed;
+        let own = self.own(plan, &state, &mut user, None);
         if let Some(extent) = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]) {
             let before = std::mem::replace(&mut state.shape[0], extent);
-            let own = self.own(plan, None);
             let put = self.put_document(to, &self.described(plan, &state, &user, &own).of_shape());
             put.inspect_err(|_| state.shape[0] = before)?;
         }
@@ -414,7 +376,6 @@ impl ImageWriter {
             state.frames = frames;
         }
         if attributes_changed {
-            let own = self.own(plan, None);
             self.put_document(to, &self.described(plan, &state, &user, &own).of_attributes())?;
         }
         to.settle(self.root.path())
@@ -437,8 +398,8 @@ impl ImageWriter {
         let ending = &Ending { error: ending.error.or(completed.as_ref().err()), ..*ending };
         let mut state = self.state.lock().unpoisoned();
         self.take_windows(plan, &mut state);
-        let own = self.own(plan, Some((frames, ending)));
-        let (user, _) = self.take_attributes();
+        let (mut user, _) = self.take_attributes();
+        let own = self.own(plan, &state, &mut user, Some((frames, ending)));
         self.put_document(to, &self.described(plan, &state, &user, &own).of_attributes())?;
         if let Some(name) = &self.name {
             self.root.list_image(name, &self.config, &state.shape, plan.levels.len());
@@ -452,8 +413,22 @@ impl ImageWriter {
         self.state.lock().unpoisoned().shape.clone()
     }
 
+    /// The writer's own attributes, with OME-Zarr's metadata where they stand there or among the user's.
+    fn own(
+        &self,
+        plan: &Plan,
+        state: &ImageState,
+        user: &mut Map<String, Value>,
+        ending: Option<(u64, &Ending)>,
+    ) -> Value {
+        let mut own = self.statement(plan, ending);
+        let ome = state.ome.as_ref().filter(|_| ome::says_more_than_names(&self.config));
+        format::put_ome(self.config.dialect, ome, user, &mut own);
+        own
+    }
+
     /// What the writer says about its work.
-    fn own(&self, plan: &Plan, ending: Option<(u64, &Ending)>) -> Value {
+    fn statement(&self, plan: &Plan, ending: Option<(u64, &Ending)>) -> Value {
         let slots = Slots {
             first_at: plan.shard.first_slot_at + plan.shard.lead_bytes as u64,
             bytes: plan.shard.slot_bytes as u64,

@@ -3,6 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::metadata::Metadata;
+use super::provenance::OME;
+use super::rules::OmePlace;
+use crate::config::Dialect;
 
 /// What the documents of one image say, whatever their form.
 #[derive(Clone, Copy)]
@@ -17,4 +20,14 @@ pub(crate) struct ImageDescription<'a> {
     pub(crate) own: &'a Value,
     /// What OME-Zarr says, where it has words for the dimensions.
     pub(crate) ome: Option<&'a Value>,
+}
+
+/// Puts OME-Zarr's metadata of a new image where a format has them that has no documents for them: among the user's
+/// attributes, or among the writer's own.
+pub(crate) fn put_ome(dialect: Dialect, ome: Option<&Value>, user: &mut Map<String, Value>, own: &mut Value) {
+    match (super::rules(dialect).ome, ome) {
+        (OmePlace::Attributes, Some(ome)) => drop(user.insert(OME.to_owned(), ome.clone())),
+        (OmePlace::Aside, Some(ome)) => own[OME] = ome.clone(),
+        (OmePlace::Documents, _) | (_, None) => {}
+    }
 }

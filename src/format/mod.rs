@@ -48,7 +48,7 @@ pub(crate) use document::named;
 #[cfg(feature = "offline")]
 pub(crate) use document::names_to_json;
 pub(crate) use document::{DIMENSION_NAMES, Document};
-pub(crate) use image::ImageDescription;
+pub(crate) use image::{ImageDescription, put_ome};
 use layout::Layout;
 pub(crate) use metadata::Metadata;
 #[cfg(feature = "offline")]

@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use crate::config::{Channel, DimKind};
 use crate::error::Result;
-use crate::format::precomputed;
+use crate::format::{precomputed, provenance};
 use crate::fs::document;
 use crate::offline::array::Array;
+use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::ome_of;
 use crate::ome;
 use crate::ome::grid::PixelGrid;
@@ -108,8 +109,17 @@ impl Array {
 
     /// Asks the metadata of the image whose level the array is: all, those of its levels, and those of this one.
     fn with_level<T>(&self, ask: impl FnOnce(&Value, Multiscale<'_>, Dataset<'_>) -> T) -> Result<Option<T>> {
-        if self.layout().rules().names_resolutions {
+        let rules = self.layout().rules();
+        if rules.names_resolutions {
             return self.with_scale(ask);
+        }
+        if rules.central_documents {
+            return self.with_central(ask);
+        }
+        if let Some(ome) = provenance::own(self.attributes()).and_then(|own| own.get(provenance::OME)) {
+            // The image has nothing but this array.
+            let image = multiscales::images(ome).next();
+            return Ok(image.and_then(|image| Some(ask(ome, image, image.levels().next()?))));
         }
         for (steps, group) in self.path().ancestors().skip(1).take(ABOVE_MAX).enumerate() {
             let ome = match ome_of(group) {
@@ -119,11 +129,21 @@ impl Array {
                 Err(_) => return Ok(None),
             };
             let (Some(ome), Ok(name)) = (ome, self.path().strip_prefix(group)) else { continue };
-            let is_it = |dataset: &Dataset<'_>| dataset.path().is_some_and(|path| plain(path) == name);
-            for image in multiscales::images(&ome) {
-                if let Some(dataset) = image.levels().find(is_it) {
-                    return Ok(Some(ask(&ome, image, dataset)));
-                }
+            if let Some((image, dataset)) = level_called(&ome, name) {
+                return Ok(Some(ask(&ome, image, dataset)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same of an array of a dataset whose documents stand in one place.
+    fn with_central<T>(&self, ask: impl FnOnce(&Value, Multiscale<'_>, Dataset<'_>) -> T) -> Result<Option<T>> {
+        let Some((central, array)) = CentralMetadata::of(self.path())? else { return Ok(None) };
+        for group in Path::new(&array).ancestors().skip(1).take(ABOVE_MAX) {
+            let attributes = central.group(&group.to_string_lossy())?.attributes;
+            let Ok(name) = Path::new(&array).strip_prefix(group) else { continue };
+            if let Some(found) = level_called(multiscales::ome_of(&attributes), name) {
+                return Ok(Some(ask(multiscales::ome_of(&attributes), found.0, found.1)));
             }
         }
         Ok(None)
@@ -139,6 +159,12 @@ impl Array {
         let image = multiscales::images(&ome).next();
         Ok(image.and_then(|image| Some(ask(&ome, image, image.levels().nth(at)?))))
     }
+}
+
+/// The level of this name, and its image.
+fn level_called<'a>(ome: &'a Value, name: &Path) -> Option<(Multiscale<'a>, Dataset<'a>)> {
+    let is_it = |dataset: &Dataset<'_>| dataset.path().is_some_and(|path| plain(path) == name);
+    multiscales::images(ome).find_map(|image| Some((image, image.levels().find(is_it)?)))
 }
 
 /// A path as a document has it, without the parts that lead nowhere.

@@ -109,6 +109,12 @@ pub(crate) fn image_attributes(config: &Config, channels: &[Channel], levels: &[
     ome
 }
 
+/// Whether [`image_attributes`] say more of an image than what its dimensions are called.
+pub(crate) fn says_more_than_names(config: &Config) -> bool {
+    let is_measured = |dim: &Dim| dim.scale != 1.0 || dim.translation != 0.0 || dim.unit.is_some();
+    config.dims.iter().any(is_measured) || !config.channels.is_empty() || config.name.is_some()
+}
+
 fn omero(channel: &Channel, dtype: Dtype) -> Value {
     let (lowest, highest) = range(dtype);
     let (start, end) = channel.window.unwrap_or((lowest, highest));

@@ -315,6 +315,32 @@ pub(crate) fn replace_levels(ome: &mut Value, levels: impl Iterator<Item = Value
     Some(image)
 }
 
+/// Lets the first image have its levels' pixels at these places. `changed`: the axes whose unit is another one by that.
+pub(crate) fn replace_places(ome: &mut Value, grids: &[PixelGrid], changed: &[usize], unit: &str) {
+    let Some(image) = images_mut(ome).and_then(|images| images.first_mut()) else { return };
+    let output = Multiscale(image).output();
+    let datasets = Multiscale(image).levels().zip(grids).map(|(level, grid)| {
+        let mut level = level.0.clone();
+        let path = level["path"].as_str().unwrap_or_default();
+        level[TRANSFORMATIONS] = placed(path, placement::plain(grid), output.as_ref());
+        level
+    });
+    let datasets = datasets.collect();
+    let mut axes = Multiscale(image).axis_values().to_vec();
+    changed.iter().for_each(|&at| axes[at]["unit"] = json!(unit));
+    // What was said of all levels, or of other systems, is said of where they were.
+    if let Some(image) = image.as_object_mut() {
+        image.shift_remove(TRANSFORMATIONS);
+    }
+    let system = output.as_ref().map(|output| system_name(output).clone());
+    let systems = image.get_mut(SYSTEMS).and_then(Value::as_array_mut).into_iter().flatten();
+    match systems.into_iter().find(|of| system.as_ref() == Some(&of["name"])) {
+        Some(system) => system["axes"] = Value::Array(axes),
+        None => image["axes"] = Value::Array(axes),
+    }
+    image["datasets"] = datasets;
+}
+
 /// Says in an entry of `multiscales` how its levels were made, and by what.
 pub(crate) fn describe_levels(multiscale: &mut Map<String, Value>, wish: &Downsampling, by: &str) {
     multiscale.insert("type".to_owned(), json!(wish.method));

@@ -4,7 +4,7 @@ use crate::config::{Config, Dim, DimKind, VolumeHash};
 use crate::error::{Error, Result};
 use crate::format::precomputed::ids::{ChunkIds, ShardSpec};
 use crate::format::precomputed::volume::DEALT_MAX;
-use crate::format::precomputed::{self, Shards, Volume, chunk_ids};
+use crate::format::precomputed::{self, Shards, Volume, chunk_ids, place};
 use crate::format::provenance::FRAMES_MAX;
 use crate::format::rules;
 use crate::geometry::Outer;
@@ -102,17 +102,12 @@ impl Config {
 
     /// The voxels before the first one along a dimension, if these are a whole number.
     fn whole_offset(&self, dim: &Dim, xyz: usize) -> Option<i64> {
-        const ROUNDING: f64 = 1e-6;
-        // Beyond, not every whole number is one of 64-bit floats.
-        const MOST: f64 = 9e15;
         let nanometers = dim.unit.as_deref().and_then(units::nanometers);
         let step = match (self.volume.resolution, nanometers) {
             (Some(resolution), Some(nanometers)) => resolution[xyz] / nanometers,
             _ => dim.scale,
         };
-        let before = dim.translation / step - 0.5;
-        let whole = before.round();
-        ((before - whole).abs() <= ROUNDING && whole.abs() < MOST).then_some(whole as i64)
+        place::whole_offset(dim.translation, step)
     }
 }
 
@@ -255,12 +250,7 @@ fn key(config: &Config) -> String {
 fn resolution(config: &Config) -> [f64; 3] {
     config.volume.resolution.unwrap_or_else(|| {
         let (outer, frame) = config.dims.split_at(config.dims.len() - 2);
-        let nanometers = |dim: &Dim| {
-            // Seconds, for example: the format knows no name for them.
-            let Some(unit) = dim.unit.as_deref().map_or(Some(1.0), units::nanometers) else { return 1.0 };
-            // A product such as 0.325 * 1000 shall not be spelled with sixteen digits.
-            (dim.scale * unit * 1e6).round() / 1e6
-        };
+        let nanometers = |dim: &Dim| place::resolution(dim.scale, dim.unit.as_deref());
         let z = outer.iter().find(|dim| dim.kind != DimKind::Channel);
         [nanometers(&frame[1]), nanometers(&frame[0]), z.map_or(1.0, nanometers)]
     })

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+import warnings
 import zipfile
 
 import numpy as np
@@ -97,6 +98,10 @@ def test_a_dataset_becomes_an_archive_and_comes_back(replayed, tool, tmp_path):
     assert_same(back[...], movie)
     tool("repack", tmp_path / "run.ozx", tmp_path / "other.ozx", "--codec", "gzip")
     assert_archive(tmp_path / "other.ozx", movie)
+    # It has no files in the place of nodes, of which zarr-python warns.
+    with warnings.catch_warnings(), zarr.storage.ZipStore(tmp_path / "run.ozx", mode="r") as store:
+        warnings.simplefilter("error")
+        assert "0" in dict(zarr.open_group(store, mode="r").members())
     # Unzipped, it is the same dataset.
     with zipfile.ZipFile(tmp_path / "run.ozx") as archive:
         archive.extractall(tmp_path / "unzipped.ome.zarr")

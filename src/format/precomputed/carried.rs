@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::place::{NANOMETER, places};
 use super::{CHANNEL, Dims, X, Z};
 use crate::config::{Dim, DimKind, OmeVersion};
 use crate::format::provenance::{self, ATTRIBUTE};
@@ -9,6 +10,9 @@ use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::multiscales::{self, AxisEntry};
 
+/// Where the attributes have what OME-Zarr says of the image, and where what it said before that became a volume.
+pub(super) const OME: &str = "/ome";
+pub(super) const OME_ASIDE: &str = "/shardwright/ome";
 /// The attribute in which a volume's document is carried.
 pub(crate) const CARRIED: &str = "neuroglancer";
 /// What this crate's writer says in a document, in the document itself and of a scale.
@@ -94,7 +98,8 @@ pub(crate) fn voxel_offset(scale: &Value) -> Option<[i64; 3]> {
 /// What the document says of the image in OME-Zarr's words: what it said before it became a volume, or the places of
 /// its voxels.
 pub(crate) fn said_of_image(info: &Value) -> Option<Value> {
-    let aside = provenance::own(info).and_then(|own| own.get("ome")).or_else(|| info.pointer("/attributes/ome"));
+    let said = super::attributes(info);
+    let aside = provenance::own(&said).and(said.pointer(OME_ASIDE)).or_else(|| said.pointer(OME));
     aside.cloned().or_else(|| ome(info))
 }
 
@@ -103,10 +108,7 @@ pub(crate) fn said_of_image(info: &Value) -> Option<Value> {
 /// of a volume of this crate's writer, the resolution may be that of any volume, and only an offset says a place.
 pub(crate) fn ome(info: &Value) -> Option<Value> {
     let own = provenance::own(info);
-    let numbers = |value: &Value, default: f64| [0, 1, 2].map(|at| value[at].as_f64().unwrap_or(default));
-    let scales = info["scales"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let scales = scales.iter().map(|scale| (numbers(&scale["resolution"], 1.0), numbers(&scale["voxel_offset"], 0.0)));
-    let scales: Vec<_> = scales.collect();
+    let scales = places(info);
     let is_placed = own.is_none() || scales.iter().any(|(_, offset)| *offset != [0.0; 3]);
     if !is_placed && scales.iter().all(|(resolution, _)| *resolution == [1.0; 3]) {
         return None;
@@ -139,6 +141,6 @@ fn dim(name: &str, role: usize) -> Dim {
         (Z, "t" | "time") => DimKind::Time,
         _ => DimKind::Space,
     };
-    let unit = (kind == DimKind::Space).then(|| "nanometer".to_owned());
+    let unit = (kind == DimKind::Space).then(|| NANOMETER.to_owned());
     Dim { unit, ..Dim::new(name, kind, None) }
 }

@@ -16,6 +16,7 @@
 #[cfg(feature = "offline")]
 pub(crate) mod carried;
 pub(crate) mod ids;
+pub(crate) mod place;
 pub(crate) mod volume;
 
 use std::path::Path;
@@ -130,14 +131,19 @@ pub(crate) fn said_of_scale(info: &Value, key: &str) -> Option<Value> {
     Some(json!({"shape": shape, "data_type": info["data_type"]}))
 }
 
-/// The attributes of a volume: the user's, and those of this crate's writer.
+/// The attributes of a volume: the user's, and those of this crate's writer. What OME-Zarr said of the image there is
+/// as far as its places are those of the volume.
 pub(crate) fn attributes(info: &Value) -> Value {
     let mut attributes = info.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
     if let Some(own) = info.get(ATTRIBUTE) {
         // What a user called so stays.
         attributes.entry(ATTRIBUTE).or_insert_with(|| own.clone());
     }
-    Value::Object(attributes)
+    let mut attributes = Value::Object(attributes);
+    for pointer in [carried::OME, carried::OME_ASIDE] {
+        attributes.pointer_mut(pointer).into_iter().for_each(|ome| place::reconcile(ome, info));
+    }
+    attributes
 }
 
 /// The `size` in the document of the first scale, as the array's shape says it.

@@ -35,7 +35,7 @@ impl FileListing {
     pub(super) fn of_archive<'a>(path: &Path, contents: impl Iterator<Item = (&'a str, Content)>) -> Self {
         let mut listing = Self::default();
         for (name, Content { crc32, len }) in contents {
-            match name == RECEIPT {
+            match name.rsplit('/').next() == Some(RECEIPT) {
                 true => listing.receipts.push(path.join(name)),
                 false => listing.lines.push(format!("/{name}\0{len} {crc32:08x}\n")),
             }

@@ -311,7 +311,7 @@ impl Repack {
                 let origin =
                     receipt::Origin { source: &self.root, source_files: &source_files, options: &self.options };
                 if is_archive_name(out) {
-                    pack::pack(&staging.tree(), out, &origin)?;
+                    pack::pack(&staging.tree(), out, &origin, folder)?;
                 } else {
                     origin.leave(&staging.tree(), folder)?;
                     os::publish_new(&staging.tree(), out)?;

@@ -18,8 +18,8 @@ use crate::offline::hierarchy::RECEIPT;
 
 const STEP_BYTES: usize = 1 << 20;
 
-/// Writes what is in `tree` into the new archive `out`, which appears when all is in it.
-pub(super) fn pack(tree: &Path, out: &Path, origin: &Origin<'_>) -> Result<()> {
+/// Writes what is in `tree` into the new archive `out`, which appears when all is in it. `folder`: of its first array.
+pub(super) fn pack(tree: &Path, out: &Path, origin: &Origin<'_>, folder: &Path) -> Result<()> {
     let failed = |error| Error::io("write", out, error);
     os::make_file(out, origin.options.sync, |file| {
         let mut packer = Packer { file, end: 0, directory: Directory::default(), contents: Vec::new() };
@@ -32,7 +32,8 @@ pub(super) fn pack(tree: &Path, out: &Path, origin: &Origin<'_>) -> Result<()> {
         })?;
         names.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
         names.iter().try_for_each(|(name, path)| packer.add(name, path))?;
-        packer.add_receipt(out, origin).map_err(failed)?;
+        let receipt = folder.strip_prefix(tree).unwrap_or(Path::new("")).join(RECEIPT);
+        packer.add_receipt(out, origin, &receipt.to_string_lossy()).map_err(failed)?;
         packer.finish(&comment(&root["attributes"])).map_err(failed)
     })
 }
@@ -95,12 +96,12 @@ impl Packer<'_> {
     }
 
     /// The last file: by it a later call knows the archive again.
-    fn add_receipt(&mut self, out: &Path, origin: &Origin<'_>) -> io::Result<()> {
+    fn add_receipt(&mut self, out: &Path, origin: &Origin<'_>, name: &str) -> io::Result<()> {
         let contents = self.contents.iter().map(|(name, content)| (name.as_str(), *content));
         let receipt = origin.receipt(&mut FileListing::of_archive(out, contents));
         let header_at = self.end;
-        self.file.write_all_at(&receipt, header_at + local::bytes(RECEIPT, 1) as u64)?;
-        self.name(RECEIPT, Content::of(&receipt), header_at, 1)
+        self.file.write_all_at(&receipt, header_at + local::bytes(name, 1) as u64)?;
+        self.name(name, Content::of(&receipt), header_at, 1)
     }
 
     /// Puts the header before what was written.

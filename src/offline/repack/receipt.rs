@@ -1,5 +1,5 @@
 //! By what a finished new dataset is known again, when the same call is made once more: a small hidden file beside the
-//! first of its arrays, or at the root of an archive, where readers don't look.
+//! chunks of the first of its arrays, where readers don't look.
 //!
 //! It says of which dataset and with which options the result was made, and what the files of both were like then: how
 //! many, their names, lengths and times of change, or checksums in an archive. No pixel need be read to compare this

@@ -35,9 +35,11 @@ fn to_text(description: &Description) -> String {
         None => "Zarr dataset without arrays".to_owned(),
     };
     let has_lost = description.arrays.iter().any(|array| array.lost.is_some());
+    let is_recovered = description.attributes.pointer("/shardwright/recovered") == Some(&Value::Bool(true));
     let state = match description.complete {
         Some(true) if has_lost => ", finished by its writer, but chunks are lost",
         Some(true) => ", complete",
+        Some(false) if is_recovered => ", not complete: its writer was stopped, and what it had written was recovered",
         Some(false) => ", not complete: it is being written, or its writer was stopped",
         None => "",
     };

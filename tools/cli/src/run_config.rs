@@ -42,8 +42,9 @@ pub(crate) fn config(
         overwrite: args.run.overwrite,
         ..args.engine.config(held_bytes)
     };
-    let notes = config.place_volume();
-    move_to(args, &mut config.dims)?;
+    let mut notes = place_unscaled(recording, &mut config.dims, args.recording.turn().transpose);
+    move_to(args, &mut config)?;
+    notes.extend(config.place_volume());
     Ok((config, notes.iter().map(|note| with_options(note)).collect()))
 }
 
@@ -93,6 +94,9 @@ fn set_sizes(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
             continue;
         };
         let dim = named("--pixel-size", name, dims)?;
+        if dim.kind == DimKind::Channel {
+            return Err(Failure::Usage(format!("--pixel-size {name}: channels have no distance from each other")));
+        }
         let is_time = units::time_symbol(size.unit).is_some();
         if is_time != (dim.kind == DimKind::Time) {
             let (unit, kind) = (size.unit, dim.kind.name());
@@ -103,12 +107,53 @@ fn set_sizes(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets where the first pixel is.
-fn move_to(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
-    for place in &args.run.translation {
-        named("--translation", &place.name, dims)?.translation = place.translation;
+/// Sets where the first pixel is along dimensions of which only an option has said how far apart pixels are. What to say
+/// of others.
+fn place_unscaled(recording: &Recording, dims: &mut [Dim], is_transposed: bool) -> Vec<String> {
+    let mut left = Vec::new();
+    for (name, place, unit) in &recording.unscaled_places {
+        // Rows became columns, and the names stayed.
+        let name = match (is_transposed, name.as_str()) {
+            (true, "y") => "x",
+            (true, "x") => "y",
+            (_, name) => name,
+        };
+        let dim = dims.iter_mut().find(|dim| dim.name == name);
+        match dim.filter(|dim| dim.unit.as_deref().is_some_and(|unit| units::length_symbol(unit).is_some())) {
+            Some(dim) => dim.translation = units::convert(*place, Some(unit), dim.unit.as_deref().unwrap_or(unit)),
+            None => left.push(format!("{name} ({place} {unit})")),
+        }
     }
-    Ok(())
+    let note = || {
+        format!(
+            "the place of the first pixel along {} is not taken along: the recording does not say how far apart pixels \
+             are there; --pixel-size gives it",
+            left.join(", ")
+        )
+    };
+    (!left.is_empty()).then(note).into_iter().collect()
+}
+
+/// Sets where the first pixel is.
+fn move_to(args: &ReplayArgs, config: &mut Config) -> Result<(), Failure> {
+    if args.run.translation.is_empty() {
+        return Ok(());
+    }
+    if config.dialect == Dialect::Precomputed && config.volume.voxel_offset != [0; 3] {
+        let why = "--translation and --voxel-offset both say where a volume is; give one of them";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    let mut asked = config.clone();
+    asked.dims.iter_mut().for_each(|dim| dim.translation = 0.0);
+    for place in &args.run.translation {
+        named("--translation", &place.name, &mut asked.dims)?.translation = place.translation;
+        named("--translation", &place.name, &mut config.dims)?.translation = place.translation;
+    }
+    // What was asked for is not left out with a note.
+    match asked.place_volume().first() {
+        Some(note) => Err(Failure::Usage(format!("--translation: {}", with_options(note)))),
+        None => Ok(()),
+    }
 }
 
 /// The dimension that an option names.
@@ -157,6 +202,10 @@ fn channels(said: &[Channel]) -> Vec<Channel> {
 
 /// What to say of colours that the recording does not have.
 pub(crate) fn note_of_colors(recording: &Recording, config: &Config) -> Option<String> {
+    if config.dialect != Dialect::Zarr3 {
+        // No viewer reads them there.
+        return None;
+    }
     let channels = recording.channels.iter().zip(&config.channels);
     let chosen: Vec<_> = channels
         .filter(|(said, _)| said.color.is_empty())

@@ -79,20 +79,21 @@ impl Axes {
         if arrival.is_empty() {
             arrival.push(OuterAxis::new("t", 1));
         }
-        // OME-Zarr wants time, another, channel and depth in this order, whatever the order of arrival was.
-        let rank = |axis: &OuterAxis| match axis.name.as_str() {
-            "t" => 0,
-            "c" => 2,
-            "z" => 3,
-            _ => 1,
-        };
         let mut stored = arrival.clone();
-        stored.sort_by_key(rank);
+        stored.sort_by_key(|axis| rank(&axis.name));
         let mut recording = Recording::movie(shape.dtype, Some(planes * shape.samples), shape.height, shape.width);
         if stored != arrival {
             recording.acquisition_order = arrival.iter().map(|axis| axis.name.clone()).collect();
         }
         let [.., rows, columns] = recording.dims.as_slice() else { unreachable!("a movie has rows and columns") };
+        let of_frame =
+            [(&rows.name, self.y_step, self.y_place), (&columns.name, self.x_step, self.x_place)].into_iter();
+        let outer = stored.iter().map(|axis| (&axis.name, axis.step, axis.place));
+        let unscaled = outer.chain(of_frame).filter_map(|(name, step, place)| {
+            let (place, unit) = place.filter(|(place, _)| step.is_none() && *place != 0.0)?;
+            Some((name.clone(), place, unit))
+        });
+        recording.unscaled_places = unscaled.collect();
         let inner_dims =
             [placed(rows.clone(), self.y_step, self.y_place), placed(columns.clone(), self.x_step, self.x_place)];
         let outer_dims = stored.iter().map(|axis| placed(dim_named(&axis.name, axis.size), axis.step, axis.place));
@@ -103,6 +104,16 @@ impl Axes {
         recording.channels = if channels.len() as u64 == count { channels } else { Vec::new() };
         recording.name = self.name;
         (recording, inner)
+    }
+}
+
+/// OME-Zarr wants time, another, channel and depth in this order, whatever the order of arrival was.
+pub(crate) fn rank(name: &str) -> u8 {
+    match name {
+        "t" => 0,
+        "c" => 2,
+        "z" => 3,
+        _ => 1,
     }
 }
 

@@ -57,6 +57,9 @@ pub(crate) struct Recording {
     pub(crate) fps: Option<f64>,
     /// The channels, if the recording says something of them. A label or a colour that it does not say is empty.
     pub(crate) channels: Vec<Channel>,
+    /// Where the first pixel is along dimensions of which nobody has said how far apart pixels are: the dimension's name,
+    /// and the place with its unit.
+    pub(crate) unscaled_places: Vec<(String, f64, &'static str)>,
     /// The image's name.
     pub(crate) name: Option<String>,
     /// Things to tell the user that are no errors.
@@ -78,6 +81,7 @@ impl Recording {
             frames,
             fps: None,
             channels: Vec::new(),
+            unscaled_places: Vec::new(),
             name: None,
             notes: Vec::new(),
             defect: None,

@@ -217,12 +217,12 @@ impl Ifd {
         Ok(Some(self.value(bytes, field, u64::MAX)?.0.to_vec()))
     }
 
-    /// A fraction of two whole numbers.
-    pub(crate) fn fraction(&self, bytes: &mut TiffBytes, tag: u16) -> Option<f64> {
+    /// A fraction: what stands above and below its line.
+    pub(crate) fn fraction(&self, bytes: &mut TiffBytes, tag: u16) -> Option<[f64; 2]> {
         let field = self.field(tag).filter(|field| field.kind == 5)?;
         let (value, _) = self.value(bytes, field, 1).ok()?;
         let (above, below) = (self.order.number(value.get(..4)?), self.order.number(value.get(4..)?));
-        (below != 0).then(|| above as f64 / below as f64)
+        (below != 0).then_some([above as f64, below as f64])
     }
 
     /// How many elements a field has; 0 if there is no such field.

@@ -69,6 +69,7 @@ impl ImageJ {
             // Bio-Formats counts the samples of a pixel as channels.
             self.channels = 1;
         }
+        let samples_of = |of: u64| if samples > 1 && of == 1 { samples } else { of };
         let pages = stack.full_pages().count() as u64;
         let product =
             [self.channels, self.slices, self.frames].iter().fold(1u64, |all, &size| all.saturating_mul(size));
@@ -87,16 +88,19 @@ impl ImageJ {
             found.notes.push(format!(
                 "ImageJ says that there are {} channels, {} slices and {} frames, but there are {planes} planes; they \
                  become one time axis",
-                self.channels, self.slices, self.frames
+                samples_of(self.channels),
+                self.slices,
+                self.frames
             ));
         }
         Ok(found)
     }
 
     fn axes(&self, stack: &Stack, product: u64, planes: u64) -> Axes {
-        let size = |pixels_per_unit: Option<f64>, unit: Option<&'static str>| {
-            let size = 1.0 / pixels_per_unit.filter(|&number| number > 0.0 && number.is_finite())?;
-            Some(size).filter(|size| size.is_finite()).zip(unit)
+        let size = |pixels_per_unit: Option<[f64; 2]>, unit: Option<&'static str>| {
+            let [pixels, units] = pixels_per_unit?;
+            // A quotient of the quotient would be one digit off: 40 pixels to 13 micrometers.
+            Some(units / pixels).filter(|size| *size > 0.0 && size.is_finite()).zip(unit)
         };
         let [x_step, y_step] = [0, 1].map(|side| size(stack.resolution[side], self.units[side]));
         let z_step = self.spacing.filter(|&spacing| spacing > 0.0).zip(self.units[2]);

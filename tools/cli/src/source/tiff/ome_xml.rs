@@ -86,13 +86,7 @@ impl OmeImage {
         let axes = ["X", "Y", "Z"];
         let pixel_size = axes.map(|axis| measure(pixels, &format!("PhysicalSize{axis}"), "µm", &mut unsaid));
         let time_step = measure(pixels, "TimeIncrement", "s", &mut unsaid);
-        let mut place = axes.map(|axis| place(image, pixels, axis, &mut unsaid));
-        for ((place, size), axis) in place.iter_mut().zip(pixel_size).zip(axes) {
-            if let (Some((number, unit)), None) = (*place, size) {
-                *place = None;
-                unsaid.extend((number != 0.0).then(|| format!("{axis} {number} {unit}, without a size of pixels")));
-            }
-        }
+        let place = axes.map(|axis| place(image, pixels, axis, &mut unsaid));
         Ok(Self {
             name: image.attribute("Name").filter(|name| !name.is_empty()).map(str::to_owned),
             width: number(pixels, "SizeX")?.unwrap_or(0),

@@ -28,7 +28,7 @@ pub(crate) struct Stack {
     /// The text of the first page.
     pub(crate) description: String,
     /// Pixels per unit of the first page in x and y.
-    pub(crate) resolution: [Option<f64>; 2],
+    pub(crate) resolution: [Option<[f64; 2]>; 2],
     /// The program that made the first page.
     pub(crate) software: String,
     /// What LSM files say of all pages.

@@ -1,0 +1,106 @@
+//! Where a volume's voxels are: by its document, which other programs read and write, and by what OME-Zarr said of the
+//! image before it became a volume.
+//!
+//! Source: Neuroglancer's precomputed format, "info JSON file specification" (`resolution`, `voxel_offset`).
+
+use serde_json::Value;
+
+use super::{Dims, X, Z};
+use crate::config::DimKind;
+use crate::format::provenance;
+use crate::ome::grid::PixelGrid;
+use crate::ome::multiscales::{self, AxisEntry};
+use crate::ome::units;
+
+pub(super) const NANOMETER: &str = "nanometer";
+
+/// Nanometers from voxel to voxel, and the voxels before the first one.
+pub(super) type Place = ([f64; 3], [f64; 3]);
+
+/// Those of each scale.
+pub(super) fn places(info: &Value) -> Vec<Place> {
+    let numbers = |value: &Value, default: f64| [0, 1, 2].map(|at| value[at].as_f64().unwrap_or(default));
+    let scales = info["scales"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let place = |scale: &Value| (numbers(&scale["resolution"], 1.0), numbers(&scale["voxel_offset"], 0.0));
+    scales.iter().map(place).collect()
+}
+
+/// The resolution that a distance between pixels becomes, in nanometers.
+pub(crate) fn resolution(scale: f64, unit: Option<&str>) -> f64 {
+    // Seconds, for example: the format knows no name for them.
+    let Some(unit) = unit.map_or(Some(1.0), units::nanometers) else { return 1.0 };
+    // A product such as 0.325 * 1000 shall not be spelled with sixteen digits.
+    (scale * unit * 1e6).round() / 1e6
+}
+
+/// The voxels before the first one, whose centre stands at `translation`, if these are a whole number. `step`: from
+/// voxel to voxel, in the same unit.
+pub(crate) fn whole_offset(translation: f64, step: f64) -> Option<i64> {
+    const ROUNDING: f64 = 1e-6;
+    // Beyond, not every whole number is one of 64-bit floats.
+    const MOST: f64 = 9e15;
+    let before = translation / step - 0.5;
+    let whole = before.round();
+    ((before - whole).abs() <= ROUNDING && whole.abs() < MOST).then_some(whole as i64)
+}
+
+/// Lets what OME-Zarr said of the image agree with the volume's document, along each axis of which that says something
+/// else than the image becomes: then it was asked for, or another program has changed it since.
+pub(super) fn reconcile(ome: &mut Value, info: &Value) {
+    let own = provenance::own(info).unwrap_or(&Value::Null);
+    let Ok(dims) = Dims::new(own, info["num_channels"].as_u64().unwrap_or(1)) else { return };
+    let places = places(info);
+    let Some(image) = multiscales::images(ome).next().filter(|image| image.axes().len() == dims.roles.len()) else {
+        return;
+    };
+    let Ok(mut grids) = image.levels().map(|level| image.place(level)).collect::<Result<Vec<_>, _>>() else { return };
+    let axes = image.axes().zip(dims.roles).enumerate().filter(|(_, (axis, role))| is_of_space(axis, *role));
+    let mut changed = Vec::new();
+    for (dim, (axis, role)) in axes {
+        // The last of the roles is x.
+        let said: Vec<_> = places.iter().map(|(sizes, offsets)| (sizes[X - role], offsets[X - role])).collect();
+        if reconcile_axis(axis.unit, dim, &mut grids, &said) {
+            changed.push(dim);
+        }
+    }
+    if !changed.is_empty() {
+        multiscales::replace_places(ome, &grids, &changed, NANOMETER);
+    }
+}
+
+fn is_of_space(axis: &AxisEntry<'_>, role: usize) -> bool {
+    (Z..=X).contains(&role) && axis.kind == Some(DimKind::Space)
+}
+
+/// Says in nanometers where the pixels are along one axis, if that differs. `said`: resolution and offset of each scale.
+fn reconcile_axis(unit: Option<&str>, dim: usize, grids: &mut [PixelGrid], said: &[(f64, f64)]) -> bool {
+    const ROUNDING: f64 = 1e-6;
+    let pixel = |grid: &PixelGrid| (grid.scale[dim], grid.translation.as_ref().map_or(0.0, |places| places[dim]));
+    let differs = |(grid, &(size, offset)): (&PixelGrid, &(f64, f64))| {
+        let (scale, start) = pixel(grid);
+        let is_other_size = (resolution(scale, unit) - size).abs() > ROUNDING * size.abs();
+        let expected = if start == 0.0 { 0 } else { whole_offset(start, scale).unwrap_or(0) };
+        is_other_size || expected as f64 != offset
+    };
+    if !grids.iter().zip(said).any(differs) {
+        return false;
+    }
+    let Some((finest, &(size, _))) = grids.first().zip(said.first()) else { return false };
+    let nanometers = unit.and_then(units::nanometers).unwrap_or(size / finest.scale[dim]);
+    for (at, grid) in grids.iter_mut().enumerate() {
+        let (scale, start) = pixel(grid);
+        let (scale, start) = (scale * nanometers, start * nanometers);
+        let (scale, start) = match said.get(at) {
+            // A place between two voxels, or none, is one that a volume can't say.
+            Some(&(size, 0.0)) if start == 0.0 || whole_offset(start, size).is_none() => (size, start),
+            Some(&(size, offset)) => (size, (offset + 0.5) * size),
+            None => (scale, start),
+        };
+        grid.scale[dim] = scale;
+        let length = grid.scale.len();
+        if start != 0.0 || grid.translation.is_some() {
+            grid.translation.get_or_insert_with(|| vec![0.0; length])[dim] = start;
+        }
+    }
+    true
+}

@@ -1,0 +1,139 @@
+"""Where a recording is, and what its channels are called: in every dialect that `replay` writes, as its readers say."""
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+from cloudvolume import CloudVolume
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+PIXELS = np.arange(2 * 4 * 16 * 16, dtype="u2").reshape(2, 4, 16, 16)
+VOLUME = ["--dialect", "precomputed", "--codec", "none"]
+CHANNELS = {"Name": ["DAPI", "GFP"], "Color": [0x0000FFFF, 0x00FF00FF]}
+
+
+def recording(path, sizes=True, unit="µm", x=100.05, y=-30.15):
+    place = {"PositionX": [x] * 8, "PositionY": [y] * 8, "PositionXUnit": [unit] * 8, "PositionYUnit": [unit] * 8}
+    said = {"axes": "CZYX", "Channel": CHANNELS, "Plane": place}
+    if sizes:
+        said |= {"PhysicalSizeX": 0.3, "PhysicalSizeY": 0.3, "PhysicalSizeZ": 2.0}
+    tifffile.imwrite(path, PIXELS, metadata=said)
+    return path
+
+
+def described(tool, path):
+    found = json.loads(tool("info", "--json", path))
+    (image,) = [array for array in found["arrays"] if len(array["shape"]) > 1]
+    axes = {axis["name"]: (axis["scale"], axis["translation"], axis["unit"]) for axis in image["axes"]}
+    return axes, [(channel["label"], channel["color"]) for channel in image["channels"]]
+
+
+def near(axes, expected):
+    for name, (scale, place, unit) in expected.items():
+        assert axes[name][:2] == pytest.approx((scale, place), abs=1e-9), name
+        assert axes[name][2] == unit
+
+
+@pytest.mark.parametrize("dialect", ["zarr3", "zarr2-sharded", "zarr3-transformer"])
+@pytest.mark.parametrize("verb", ["replay", "repack"])
+def test_what_a_recording_says_is_kept_in_all_dialects(tool, tmp_path, dialect, verb):
+    source = recording(tmp_path / "in.ome.tif")
+    if verb == "repack":
+        tool("replay", source, tmp_path / "first.zarr", "-q")
+        source = tmp_path / "first.zarr"
+    out = tmp_path / "out"
+    said = tool(verb, source, out, "--dialect", dialect)
+    axes, channels = described(tool, out)
+    near(axes, {"z": (2, 0, "micrometer"), "y": (0.3, -30.15, "micrometer"), "x": (0.3, 100.05, "micrometer")})
+    assert channels == [("DAPI", "0000FF"), ("GFP", "00FF00")]
+    assert "viewers will show" not in said
+    # From there to another format, and to a file.
+    tool("replay", out, tmp_path / "again.zarr", "-q")
+    near(described(tool, tmp_path / "again.zarr")[0], {"x": (0.3, 100.05, "micrometer"), "z": (2, 0, "micrometer")})
+    tool("export", out, tmp_path / "out.ome.tif", "-q")
+    xml = tifffile.TiffFile(tmp_path / "out.ome.tif").ome_metadata
+    assert 'PhysicalSizeZ="2"' in xml and 'Name="GFP"' in xml and 'PositionX="100.05"' in xml
+
+
+def test_channels_of_a_volume_have_their_names(tool, tmp_path):
+    tool("replay", recording(tmp_path / "in.ome.tif"), tmp_path / "v", *VOLUME)
+    axes, channels = described(tool, tmp_path / "v")
+    assert channels == [("DAPI", "0000FF"), ("GFP", "00FF00")]
+    near(axes, {"z": (2, 0, "micrometer"), "x": (300, 100050, "nanometer"), "y": (300, -30150, "nanometer")})
+    assert np.array_equal(np.squeeze(CloudVolume(f"file://{tmp_path / 'v'}", progress=False)[:]).T, PIXELS)
+
+
+def test_a_volume_is_where_its_document_says(tool, tmp_path):
+    tool("replay", recording(tmp_path / "in.ome.tif"), tmp_path / "z", "-q")
+    where = ["--resolution", "100,100,500", "--voxel-offset", "5,6,7"]
+    tool("repack", tmp_path / "z", tmp_path / "v", *VOLUME, *where)
+    expected = {"z": (500, 3750, "nanometer"), "y": (100, 650, "nanometer"), "x": (100, 550, "nanometer")}
+
+    def check(path):
+        axes, channels = described(tool, path)
+        near(axes, expected)
+        assert channels == [("DAPI", "0000FF"), ("GFP", "00FF00")]
+
+    check(tmp_path / "v")
+    for verb in ["repack", "replay"]:
+        tool(verb, tmp_path / "v", tmp_path / f"{verb}.zarr", "-q")
+        check(tmp_path / f"{verb}.zarr")
+    # Another program moves it, and says another size along one axis.
+    volume = CloudVolume(f"file://{tmp_path / 'v'}", progress=False)
+    volume.info["scales"][0] |= {"resolution": [100, 200, 500], "voxel_offset": [0, 6, 7]}
+    volume.commit_info()
+    expected |= {"y": (200, 1300, "nanometer"), "x": (100, 50, "nanometer")}
+    check(tmp_path / "v")
+
+
+def test_a_volume_that_nobody_changed_keeps_its_units(tool, tmp_path):
+    tool("replay", recording(tmp_path / "in.ome.tif"), tmp_path / "z", "-q")
+    tool("repack", tmp_path / "z", tmp_path / "v", *VOLUME)
+    near(described(tool, tmp_path / "v")[0], {"x": (0.3, 100.05, "micrometer"), "y": (0.3, -30.15, "micrometer")})
+
+
+def test_a_translation_becomes_an_offset_or_is_refused(tool, tmp_path):
+    source = recording(tmp_path / "in.ome.tif")
+    tool("replay", source, tmp_path / "v", *VOLUME, "--translation", "x=0.45,y=-30.15,z=1")
+    (scale,) = json.loads((tmp_path / "v/info").read_text())["scales"]
+    assert (scale["voxel_offset"], scale["resolution"]) == ([1, -101, 0], [300, 300, 2000])
+    said = tool("replay", source, tmp_path / "w", *VOLUME, "--translation", "x=100", code=2)
+    assert "x (100 micrometer)" in said and "--voxel-offset" in said and not (tmp_path / "w").exists()
+    both = ["--translation", "x=0.45", "--voxel-offset", "1,2,3"]
+    assert "--voxel-offset both" in tool("replay", source, tmp_path / "w", *VOLUME, *both, code=2)
+
+
+def test_a_place_waits_for_the_size_of_pixels(tool, tmp_path):
+    source = recording(tmp_path / "in.ome.tif", sizes=False, unit="mm", x=1.5, y=2.5)
+    said = tool("replay", source, tmp_path / "z", "--pixel-size", "0.3um")
+    assert "no unit" not in said and "is not taken along" not in said
+    near(described(tool, tmp_path / "z")[0], {"x": (0.3, 1500, "micrometer"), "y": (0.3, 2500, "micrometer")})
+    tool("replay", source, tmp_path / "turned", "--pixel-size", "0.3um", "--orientation", "transpose", "-q")
+    near(described(tool, tmp_path / "turned")[0], {"x": (0.3, 2500, "micrometer"), "y": (0.3, 1500, "micrometer")})
+    said = tool("replay", source, tmp_path / "unsaid")
+    assert "along y (2.5 millimeter), x (1.5 millimeter) is not taken along" in said and "--pixel-size" in said
+
+
+def test_channels_have_no_distance(tool, tmp_path):
+    source = recording(tmp_path / "in.ome.tif")
+    assert "channels" in tool("replay", source, tmp_path / "z", "--pixel-size", "c=2um", code=2)
+
+
+def test_axes_of_raw_numbers_come_in_the_order_of_ome_zarr(tool, tmp_path):
+    pixels = np.arange(3 * 2 * 4 * 8 * 8, dtype="u2").reshape(3, 2, 4, 8, 8)
+    np.save(tmp_path / "in.npy", pixels)
+    tool("replay", tmp_path / "in.npy", tmp_path / "z", "--axes", "t,z,c,y,x", "--pixel-size", "0.3um,z=3um")
+    written = zarr.open_group(tmp_path / "z", mode="r")
+    assert np.array_equal(written["0"][:], pixels.swapaxes(1, 2))
+    near(described(tool, tmp_path / "z")[0], {"z": (3, 0, "micrometer"), "x": (0.3, 0, "micrometer")})
+
+
+def test_sizes_of_imagej_have_all_digits(tool, tmp_path):
+    resolution = (40 / 13, 40 / 13)
+    tifffile.imwrite(tmp_path / "in.tif", PIXELS[0], imagej=True, resolution=resolution, metadata={"unit": "um"})
+    with tifffile.TiffFile(tmp_path / "in.tif") as file:
+        above, below = file.pages[0].tags["XResolution"].value
+    tool("replay", tmp_path / "in.tif", tmp_path / "z", "-q")
+    assert described(tool, tmp_path / "z")[0]["x"][0] == below / above
