@@ -69,7 +69,7 @@ impl OutputFolder {
     }
 
     /// Where it is made.
-    pub(crate) fn path(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.0.at
     }
 
@@ -217,7 +217,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = OutputFile::create(&folder.path().join("a.raw")).unwrap();
         let made = OutputFolder::create(&folder.path().join("m.zarr")).unwrap();
-        fs::write(made.path().join("zarr.json"), "{}").unwrap();
+        fs::write(made.folder().join("zarr.json"), "{}").unwrap();
         let [of_file, of_folder] = names(folder.path()).try_into().unwrap();
         assert!(of_file.starts_with(".a.raw.") && of_folder.starts_with(".m.zarr."), "{of_file} {of_folder}");
         drop((file, made));
@@ -241,7 +241,7 @@ mod tests {
 
         let path = folder.path().join("m.zarr");
         let [one, other, third] = [(); 3].map(|()| OutputFolder::create(&path).unwrap());
-        fs::write(third.path().join("third"), "").unwrap();
+        fs::write(third.folder().join("third"), "").unwrap();
         one.publish(false).unwrap();
         assert!(matches!(other.publish(false), Err(Error::Exists { .. })));
         third.publish(true).unwrap();

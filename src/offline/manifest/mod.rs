@@ -212,7 +212,7 @@ impl WriteManifest {
         let urls = Urls { root, prefix: options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/')) };
         out.parent().map_or(Ok(()), create_folder)?;
         let made = OutputFolder::create(out)?;
-        let summary = write_folder(&nodes, made.path(), &urls, options, counters)?;
+        let summary = write_folder(&nodes, made.folder(), &urls, options, counters)?;
         // What has come meanwhile is another call's, or somebody's.
         check_manifest_place(out, options.overwrite)?;
         made.publish(options.overwrite)?;
