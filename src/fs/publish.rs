@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::attributes;
@@ -106,11 +107,7 @@ pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
         Err(Error::Exists { .. }) => exchange(made, path)?,
         published => return published,
     }
-    // A call for the same path may take it for left by a kill.
-    match fs::remove_dir_all(made) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove the replaced", made, error)),
-        _ => Ok(()),
-    }
+    remove_folder(made)
 }
 
 /// Lets a finished file or folder take a name, be there something that it may replace or not; for good, if that is
@@ -120,12 +117,34 @@ pub(crate) fn rename(made: &Path, path: &Path, sync: bool) -> Result<()> {
     if sync { sync_folder_of(path) } else { Ok(()) }
 }
 
-/// Removes a folder with all that is in it, if it is there.
+/// Removes a folder with all that is in it, if it is there, also folders in it that their owner has write-protected:
+/// what was in them has been replaced.
 pub(crate) fn remove_folder(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
+    let removed = fs::remove_dir_all(path).or_else(|error| {
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            return Err(error);
+        }
+        open_up(path);
+        fs::remove_dir_all(path)
+    });
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
         _ => Ok(()),
     }
+}
+
+/// Lets the owner into a folder and those in it, as far as the owner is this process. Links are not followed.
+fn open_up(folder: &Path) {
+    const OWNER_MAY: u32 = 0o700;
+    let Ok(metadata) = fs::symlink_metadata(folder) else { return };
+    if !metadata.is_dir() {
+        return;
+    }
+    let mode = metadata.permissions().mode();
+    if mode & OWNER_MAY != OWNER_MAY {
+        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(mode | OWNER_MAY));
+    }
+    fs::read_dir(folder).into_iter().flatten().flatten().for_each(|entry| open_up(&entry.path()));
 }
 
 /// Lets two files or folders change their names, for good when this returns. If it fails, both have the names that

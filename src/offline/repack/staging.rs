@@ -101,8 +101,11 @@ impl Staging {
         others.retain(|entry| *entry != journal && !entry.ends_with(MARKER));
         for entry in others.into_iter().chain([journal]) {
             let is_folder = entry.is_dir() && !entry.is_symlink();
-            let removed = if is_folder { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
-            match removed {
+            if is_folder {
+                os::remove_folder(&entry)?;
+                continue;
+            }
+            match fs::remove_file(&entry) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", entry, error)),
                 _ => {}
             }
