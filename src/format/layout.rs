@@ -326,6 +326,14 @@ impl Layout {
         }
     }
 
+    /// Whether files of the array, inside its shape, lie in the folder with this path below the array's.
+    pub(crate) fn has_files_in(&self, folder: &str) -> bool {
+        let grid = self.shape.iter().zip(&self.file_shape);
+        let is_inside =
+            |start: Vec<u64>| start.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file));
+        self.start_of_keys(&format!("{folder}/")).is_some_and(is_inside)
+    }
+
     /// The index that names chunks, by their entries, as offset and length. `tail_at`: where the part behind the chunks
     /// stands.
     ///

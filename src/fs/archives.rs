@@ -192,6 +192,12 @@ mod paths {
             &self.key
         }
 
+        /// The file that stands where a folder around this would.
+        pub(crate) fn file_above(&self) -> Option<PathBuf> {
+            let mut above = self.key.match_indices('/').map(|(at, _)| &self.key[..at]);
+            above.find(|above| self.archive.entries.contains_key(*above)).map(|above| self.root.join(above))
+        }
+
         pub(crate) fn identity(&self) -> std::io::Result<Identity> {
             Identity::of(&self.archive.file)
         }

@@ -64,7 +64,7 @@ pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
         Ok(metadata) if !metadata.is_file() => return Err(Error::format(path, "is not a regular file")),
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotADirectory => return in_archive(path, bytes_max),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return links::refuse_dangling(path).map(|()| None),
         Err(error) => return Err(Error::io("look at", path, error)),
     }
     let file = File::open(path).map_err(|error| Error::io("open", path, error))?;

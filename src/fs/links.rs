@@ -72,11 +72,27 @@ pub(crate) fn check(path: &Path) -> Result<(), Refusal> {
 /// [`Error::Unsupported`] with where it leads.
 #[cfg(feature = "offline")]
 pub(crate) fn check_within(root: &Path, path: &Path) -> Result<()> {
+    let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
     let (Ok(root), Ok(file)) = (root.canonicalize(), path.canonicalize()) else { return Ok(()) };
     if are_followed() || file.starts_with(&root) {
         return Ok(());
     }
     Err(Error::format(path, leads_out(&root, &file)))
+}
+
+/// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not
+/// fetched.
+#[cfg(feature = "offline")]
+pub(crate) fn refuse_dangling(path: &Path) -> Result<()> {
+    let exists = |path: &&Path| std::fs::symlink_metadata(path).is_ok();
+    match path.ancestors().find(exists).filter(|nearest| nearest.is_symlink() && !nearest.exists()) {
+        Some(link) => Err(Error::format(
+            link,
+            "is a link to something that is not here; fetch that (git annex get, datalad get), or remove the link \
+             where nothing was ever written",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Whether links may lead anywhere.

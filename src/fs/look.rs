@@ -29,7 +29,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     links::check(path).map_err(|reason| Error::format(path, reason))?;
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => return refuse_dangling(path).map(|()| None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return links::refuse_dangling(path).map(|()| None),
         Err(error) if error.kind() == ErrorKind::NotADirectory => return open_in_archive(path),
         Err(error) => return Err(Error::io("look at", path, error)),
     };
@@ -53,24 +53,22 @@ pub(crate) fn is_about_a_file(error: &Error) -> bool {
     }
 }
 
-/// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not
-/// fetched.
-pub(crate) fn refuse_dangling(path: &Path) -> Result<()> {
-    let exists = |path: &&Path| fs::symlink_metadata(path).is_ok();
-    match path.ancestors().find(exists).filter(|nearest| nearest.is_symlink() && !nearest.exists()) {
-        Some(link) => Err(Error::format(
-            link,
-            "is a link to something that is not here; fetch that (git annex get, datalad get), or remove the link \
-             where nothing was ever written",
-        )),
-        None => Ok(()),
-    }
+/// Where a folder of chunks should be, whatever is not there reads as the fill value: a file may not hide what was.
+pub(crate) fn not_a_folder(path: &Path) -> Error {
+    Error::format(path, "is not a folder, and stands in the place of one with chunks")
 }
 
 fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
-    let Some(place) = archives::find(path)? else { return Ok(None) };
+    let Some(place) = archives::find(path)? else {
+        let there = |above: &&Path| fs::symlink_metadata(above).is_ok();
+        return Err(not_a_folder(path.ancestors().find(there).unwrap_or(path)));
+    };
     let Some(Part { file, at, entry }) = place.open()? else {
-        return if place.is_folder() { Err(Error::format(path, "is not a regular file")) } else { Ok(None) };
+        return match place.file_above() {
+            _ if place.is_folder() => Err(Error::format(path, "is not a regular file")),
+            Some(above) => Err(not_a_folder(&above)),
+            None => Ok(None),
+        };
     };
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     if entry.method != Method::Stored {

@@ -13,7 +13,7 @@ use crate::format::{precomputed, provenance};
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
-use crate::offline::hierarchy::ome_of;
+use crate::offline::hierarchy::{check_documents, ome_of};
 use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
@@ -122,7 +122,7 @@ impl Array {
             return Ok(image.and_then(|image| Some(ask(ome, image, image.levels().next()?))));
         }
         for (steps, group) in self.path().ancestors().skip(1).take(ABOVE_MAX).enumerate() {
-            let ome = match ome_of(group) {
+            let ome = match check_documents(group).and_then(|()| ome_of(group)) {
                 Ok(ome) => ome,
                 Err(error) if steps == 0 => return Err(error),
                 // What stands farther above may be no concern of the array.

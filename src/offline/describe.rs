@@ -21,6 +21,7 @@ use crate::offline::axes::Axis;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::levels;
+use crate::offline::not_fetched;
 use crate::offline::notes::notes_of_frames;
 use crate::offline::promises::{self, Broken};
 use crate::offline::stale::{self, Stale};
@@ -180,7 +181,7 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
         complete: attributes.pointer("/shardwright/complete").and_then(Value::as_bool),
         attributes,
         unreadable,
-        notes: stale::among(&nodes).into_iter().map(Stale::note).collect(),
+        notes: stale::among(&nodes).into_iter().map(Stale::note).chain(not_fetched::notes(&nodes)).collect(),
     })
 }
 
@@ -257,15 +258,16 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
     let mut sums = match array.manifest() {
         Some(manifest) => weigh_manifest(array, manifest)?,
         None => {
-            let (files, listed) = match array.files() {
-                Ok(files) => (files, FileSums::default()),
-                Err(error) => (Vec::new(), FileSums::of_unread(error)?),
-            };
+            let (files, hidden) = array.files_and_hidden()?;
             let sums = files.par_iter().map(|(path, position)| weigh(array, path, position));
-            sums.try_reduce(FileSums::default, |a, b| Ok(a.plus(b)))?.plus(listed)
+            let sums: FileSums = sums.try_reduce(FileSums::default, |a, b| Ok(a.plus(b)))?;
+            hidden.into_iter().try_fold(sums, |sums, error| Ok(sums.plus(FileSums::of_unread(error)?)))?
         }
     };
     sums.damaged.sort();
+    let axes = array.axes();
+    // Where the group is asked for, too, it is told there.
+    let of_group = axes.as_ref().err().filter(|_| name.is_empty()).map(|error| format!("no axes are known: {error}"));
     let grid = array.layout().chunk_grid();
     let location = array.layout().index_location().map(|location| match location {
         IndexLocation::Start => "start".to_owned(),
@@ -278,8 +280,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         shape: array.shape().to_vec(),
         dtype: array.dtype(),
         dimension_names: array.dimension_names().map(<[String]>::to_vec),
-        // What can't be read is told of the group that it is in.
-        axes: array.axes().ok().flatten().unwrap_or_default(),
+        axes: axes.ok().flatten().unwrap_or_default(),
         channels: array.channels().unwrap_or_default(),
         chunk_shape: array.chunk_shape().to_vec(),
         shard_shape: array.shard_shape().map(<[u64]>::to_vec),
@@ -301,7 +302,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         gap_bytes: sums.gaps,
         // Of a shard that can't be read, it is not known how many chunks it has.
         lost: array.lost_of(sums.named).filter(|_| sums.damaged.is_empty() && sums.unread == 0),
-        notes: array.image_provenance().iter().flat_map(notes_of_frames).chain(sums.note()).collect(),
+        notes: array.image_provenance().iter().flat_map(notes_of_frames).chain(sums.note()).chain(of_group).collect(),
         damaged: sums.damaged,
     })
 }

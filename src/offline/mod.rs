@@ -17,6 +17,7 @@ mod layers;
 mod levels;
 mod lost;
 mod manifest;
+mod not_fetched;
 mod notes;
 mod progress;
 mod promises;

@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::array::Array;
 use super::hierarchy::central::CentralMetadata;
-use super::hierarchy::{below, has_node};
+use super::hierarchy::{below, format_at, has_node};
 use super::stale::{self, Stale};
 use crate::error::{Error, Result};
+use crate::format::node::NodeFormat;
 use crate::format::provenance::{self, Provenance};
 use crate::format::{precomputed, zarr2, zarr3};
 use crate::fs::{Lock, document, look};
@@ -113,6 +114,10 @@ impl Array {
             (parent.join(zarr3::DOCUMENT), "/attributes"),
             (parent.join(zarr2::ATTRIBUTES), ""),
         ] {
+            // Beside a document of Zarr v3, those of Zarr v2 say nothing.
+            if file.ends_with(zarr2::ATTRIBUTES) && file.parent().and_then(format_at) == Some(NodeFormat::Zarr3) {
+                continue;
+            }
             let Some(mut document) = document::read(&file)? else { continue };
             // A list of frames that are missing may be long, so nothing is copied.
             let attributes = document.pointer_mut(pointer).filter(|attributes| provenance::own(attributes).is_some());

@@ -7,10 +7,13 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::precomputed::{PACKINGS, packing_of};
-use crate::fs::look;
+use crate::fs::{links, look};
 use crate::geometry::{cells, for_each_position};
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
+
+/// A file and its position in an array's grid.
+pub(crate) type FileAt = (PathBuf, Vec<u64>);
 
 /// The chunks of one file, by their place in it in C order.
 #[derive(Debug)]
@@ -27,9 +30,7 @@ impl Array {
         if let Some(manifest) = self.manifest() {
             return Ok(manifest.positions(self.layout()));
         }
-        let mut found = Vec::new();
-        list(self, self.folder(), "", 0, &mut |_, position| found.push(position))?;
-        found.retain(|position| self.layout().has_file(position));
+        let mut found: Vec<_> = self.files()?.into_iter().map(|(_, position)| position).collect();
         found.sort();
         // A chunk may be there twice, compressed and not.
         found.dedup();
@@ -37,11 +38,24 @@ impl Array {
     }
 
     /// The files that are there, with their positions.
-    pub(crate) fn files(&self) -> Result<Vec<(PathBuf, Vec<u64>)>> {
-        let mut found = Vec::new();
-        list(self, self.folder(), "", 0, &mut |path, position| found.push((path, position)))?;
+    pub(crate) fn files(&self) -> Result<Vec<FileAt>> {
+        let (found, hidden) = self.files_and_hidden()?;
+        hidden.into_iter().next().map_or(Ok(found), Err)
+    }
+
+    /// The same where something hides others: what that is, too.
+    pub(crate) fn files_and_hidden(&self) -> Result<(Vec<FileAt>, Vec<Error>)> {
+        let (mut found, mut hidden) = (Vec::new(), Vec::new());
+        list(self, self.folder(), "", 0, &mut |file| {
+            match file {
+                Ok(file) => found.push(file),
+                Err(error) if look::is_about_a_file(&error) => hidden.push(error),
+                Err(error) => return Err(error),
+            }
+            Ok(())
+        })?;
         found.retain(|(_, position)| self.layout().has_file(position));
-        Ok(found)
+        Ok((found, hidden))
     }
 
     /// Of each way in which its files are compressed as a whole, the first of them.
@@ -64,8 +78,10 @@ impl Array {
     /// How many files lie beyond the array's shape, as an array has them that was made smaller.
     pub(crate) fn files_beyond(&self) -> Result<u64> {
         let mut beyond = 0;
-        let mut count = |_, position: Vec<u64>| beyond += u64::from(!self.layout().has_file(&position));
-        list(self, self.folder(), "", 0, &mut count)?;
+        list(self, self.folder(), "", 0, &mut |file| {
+            beyond += u64::from(!self.layout().has_file(&file?.1));
+            Ok(())
+        })?;
         Ok(beyond)
     }
 
@@ -179,28 +195,39 @@ impl Array {
     }
 }
 
-/// Visits all files below `folder` whose names are positions in a grid like the array's, inside its shape or not.
+/// Visits all files below `folder` whose names are positions in a grid like the array's, inside its shape or not, and
+/// what hides others.
 fn list(
     array: &Array,
     folder: &Path,
     key: &str,
     depth: usize,
-    visit: &mut impl FnMut(PathBuf, Vec<u64>),
+    visit: &mut impl FnMut(Result<FileAt>) -> Result<()>,
 ) -> Result<()> {
     if !look::is_root(folder) {
         // No chunk has come yet where even the folder is missing.
-        return look::refuse_dangling(folder);
+        return links::refuse_dangling(folder).or_else(|error| visit(Err(error)));
     }
-    for path in look::list(folder)? {
+    let paths = match look::list(folder) {
+        Ok(paths) => paths,
+        Err(error) => return visit(Err(error)),
+    };
+    for path in paths {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
         if let Some(position) = array.layout().file_position(&key) {
             // Whoever opens it is told of a link that leads nowhere, and of a folder or a pipe.
-            visit(path, position);
-        } else if !look::is_folder_for_sure(&path)? {
-            look::refuse_dangling(&path)?;
-        } else if depth <= array.shape().len() {
-            list(array, &path, &key, depth + 1, visit)?;
+            visit(Ok((path, position)))?;
+            continue;
+        }
+        match look::is_folder_for_sure(&path) {
+            Ok(true) if depth <= array.shape().len() => list(array, &path, &key, depth + 1, visit)?,
+            Ok(false) if array.layout().has_files_in(&key) => {
+                let refused = links::refuse_dangling(&path).and_then(|()| Err(look::not_a_folder(&path)));
+                refused.or_else(|error| visit(Err(error)))?;
+            }
+            Ok(_) => {}
+            Err(error) => visit(Err(error))?,
         }
     }
     Ok(())

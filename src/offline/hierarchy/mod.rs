@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::format::node::{NodeFormat, OF_NODES};
+use crate::format::node::{ALL as DOCUMENTS, NodeFormat, OF_NODES};
 use crate::format::{provenance, zarr2, zarr3};
-use crate::fs::{document, look};
+use crate::fs::{document, links, look};
 
 /// A tree of more levels, or of more nodes, is none that is looked at as a whole.
 const DEPTH_MAX: usize = 32;
@@ -92,6 +92,13 @@ pub(crate) fn ome_of(path: &Path) -> Result<Option<Value>> {
         Some(document) => document.pointer("/attributes/ome").cloned(),
         None => document::read(&path.join(zarr2::ATTRIBUTES))?,
     })
+}
+
+/// Refuses documents of a group that nobody named, such as one around an array, to which links lead out of the topmost
+/// group around it.
+pub(crate) fn check_documents(group: &Path) -> Result<()> {
+    let root = group.ancestors().take_while(|above| has_node(above)).last().unwrap_or(group);
+    DOCUMENTS.iter().try_for_each(|name| links::check_within(root, &group.join(name)))
 }
 
 /// The groups around a node, the nearest first. What stands there and is no group is no concern of the node.

@@ -14,11 +14,9 @@ use crate::format::node::{self, NodeFormat, OF_NODES};
 use crate::format::{provenance, zarr2};
 use crate::fs::{self as os, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
+pub(crate) use crate::offline::array::files::FileAt;
 
 const BESIDE_DOCUMENTS: [&str; 5] = [os::LOCK_FILE, RECEIPT, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
-
-/// A file and its position in an array's grid.
-pub(crate) type FileAt = (PathBuf, Vec<u64>);
 
 /// An array and the files whose names are places in a grid like its own, inside its shape or not.
 #[derive(Debug)]
@@ -449,6 +447,7 @@ impl Walk {
             let ArrayNode { name: node, array, files } = &mut **entry;
             let name = path.file_name().and_then(OsStr::to_str);
             let key = name.map(|name| below(key, name));
+            let holds_chunks = key.as_deref().is_some_and(|key| array.layout().has_files_in(key));
             let position = key.as_deref().and_then(|key| array.layout().file_position(key));
             match (position, name, &key) {
                 // Who opens it is told that a folder is no file.
@@ -465,6 +464,10 @@ impl Walk {
                     if self.visited.enter(&path, depth)? {
                         self.files(at, &path, key, depth + 1)?;
                     }
+                }
+                // A link to what is not here may be one to a folder.
+                _ if holds_chunks && !is_folder && links::refuse_dangling(&path).is_ok() => {
+                    self.broken(look::not_a_folder(&path), &path, "")?;
                 }
                 _ => self.tree.unexpected.push(path),
             }

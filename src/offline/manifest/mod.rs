@@ -42,6 +42,7 @@ use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 use crate::offline::levels;
+use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
 use documents::{Urls, array_document, key};
@@ -311,6 +312,7 @@ fn write_folder(
         }
     }
     summary.notes.extend(levels::notes(nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}")));
+    summary.notes.extend(not_fetched::notes(nodes));
     for Broken { node, what, .. } in promises::broken(nodes)? {
         summary.notes.push(format!("{node:?} is left out: of the group around it, {what}"));
     }

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::format::node;
-use crate::fs::{Lock, links};
+use crate::fs::Lock;
 use crate::offline::hierarchy::central::CentralMetadata;
-use crate::offline::hierarchy::has_node;
+use crate::offline::hierarchy::{check_documents, has_node};
 
 /// Takes the lock of the dataset that `path` is or belongs to, as its one writer.
 pub(crate) fn to_write(path: &Path) -> Result<Lock> {
@@ -23,12 +22,7 @@ fn root_of(path: &Path) -> Result<PathBuf> {
     let group = path.ancestors().take_while(|above| has_node(above)).last();
     if let Some(group) = group {
         // What they say is read, and changes with what is in them.
-        for above in path.ancestors().skip(1).take_while(|above| above.starts_with(group)) {
-            node::ALL
-                .iter()
-                .map(|name| above.join(name))
-                .try_for_each(|document| links::check_within(group, &document))?;
-        }
+        path.ancestors().skip(1).take_while(|above| above.starts_with(group)).try_for_each(check_documents)?;
         return Ok(group.to_path_buf());
     }
     let central = if CentralMetadata::at(path)?.is_some() { None } else { CentralMetadata::of(path)? };

@@ -66,6 +66,7 @@ use crate::format::zarr3;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
+use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool, ran_before};
 use crate::replaceable::refuse_consolidated;
 use crate::sync::Unpoisoned;
@@ -167,6 +168,7 @@ impl Repack {
         if !options.incomplete {
             missing::refuse_unfinished(&nodes)?;
         }
+        let not_fetched = not_fetched::notes(&nodes);
         let (options, note) = &choice::settled(&nodes, &options, out.is_some())?;
         let selection = Selection::new(&nodes, options)?.into(out.is_some());
         let absent = choice::absent(&nodes, &selection)?;
@@ -174,7 +176,7 @@ impl Repack {
         let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
         let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } =
             choice::jobs(nodes, &roots, &selection, &pool)?;
-        notes.extend(note.map(str::to_owned));
+        notes.extend(note.map(str::to_owned).into_iter().chain(not_fetched));
         let done = match &out {
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options, &staging)?),
             _ => None,

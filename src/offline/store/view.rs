@@ -11,7 +11,7 @@ use crate::format::layout::{Files, Layout};
 use crate::format::node::NodeFormat;
 use crate::format::provenance::{self, Provenance};
 use crate::format::{zarr2, zarr3};
-use crate::fs::{document, look};
+use crate::fs::{document, links, look};
 use crate::offline::hierarchy::central::{CentralMetadata, ShardedArray, is_dataset};
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 use crate::offline::hierarchy::{GroupAttributes, format_at};
@@ -261,7 +261,7 @@ fn zarr3_attributes(key: String, document: &Value) -> WriterAttributes {
 
 fn list(path: &Path, is_folder: bool) -> Result<Vec<String>> {
     if !look::is_folder(path) {
-        return look::refuse_dangling(path).map(|()| Vec::new());
+        return links::refuse_dangling(path).map(|()| Vec::new());
     }
     let mut found = Vec::new();
     for entry in look::list(path)? {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::check::{Check, Severity, reason};
 use crate::error::Error;
-use crate::fs::look;
+use crate::fs::{links, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy;
 use crate::offline::promises::{self, Broken};
@@ -57,7 +57,7 @@ impl Check<'_> {
             self.note(path, what);
         }
         for path in &self.tree.unexpected {
-            match look::refuse_dangling(path) {
+            match links::refuse_dangling(path) {
                 // A folder of chunks, perhaps.
                 Err(error) => self.find(Severity::Unchecked, path, None, reason(error)),
                 Ok(()) => self.note(path, "belongs to no array of the dataset"),
