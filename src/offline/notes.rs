@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::node::NodeFormat;
 use crate::format::provenance::{self, Provenance};
 use crate::format::{precomputed, zarr2, zarr3};
-use crate::fs::{Lock, document, look};
+use crate::fs::{Lock, document, links, look};
 use crate::words::{IS, count_that, of_number};
 
 /// Of files that lie among chunks and are none, this many are named.
@@ -144,7 +144,7 @@ impl Array {
             let key = below(key, name);
             let is_document =
                 name.ends_with(".json") || [precomputed::DOCUMENT, precomputed::PROVENANCE].contains(&name);
-            if look::is_folder(&path) {
+            if look::is_folder(&path) && links::check(&path).is_ok() {
                 // Nodes may stand below an array of Zarr v2.
                 if key.split('/').count() <= self.shape().len() && !has_node(&path) {
                     self.unknown_files(&path, &key, found)?;

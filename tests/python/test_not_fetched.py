@@ -111,9 +111,12 @@ def test_an_array_that_is_a_link(told, tmp_path, zarr_format):
 def test_other_links_in_an_array_stay_links(told, tmp_path, zarr_format):
     path, out = image(tmp_path / "g.zarr", zarr_format), tmp_path / "o.zarr"
     (path / "b/README").symlink_to("nowhere")
+    (tmp_path / "docs").mkdir()
+    (path / "b/docs").symlink_to("../../docs")
     arrays = {array["path"]: array for array in told("info", path)["arrays"]}
     assert arrays["b"]["chunks_present"] == 16 and not arrays["b"]["damaged"]
     told("manifest", path)
+    told("export", path / "b", tmp_path / "o.npy")
     told("repack", path, out, "--unsharded", "--codec", "gzip")
     assert os.readlink(out / "b/README") == "nowhere"
     np.testing.assert_array_equal(zarr.open_array(out / "b", mode="r")[...], PIXELS)

@@ -46,7 +46,7 @@ impl Array {
     /// The same where something hides others: what that is, too.
     pub(crate) fn files_and_hidden(&self) -> Result<(Vec<FileAt>, Vec<Error>)> {
         let (mut found, mut hidden) = (Vec::new(), Vec::new());
-        list(self, self.folder(), "", 0, &mut |file| {
+        list(self, self.folder(), "", &mut |file| {
             match file {
                 Ok(file) => found.push(file),
                 Err(error) if look::is_about_a_file(&error) => hidden.push(error),
@@ -78,7 +78,7 @@ impl Array {
     /// How many files lie beyond the array's shape, as an array has them that was made smaller.
     pub(crate) fn files_beyond(&self) -> Result<u64> {
         let mut beyond = 0;
-        list(self, self.folder(), "", 0, &mut |file| {
+        list(self, self.folder(), "", &mut |file| {
             beyond += u64::from(!self.layout().has_file(&file?.1));
             Ok(())
         })?;
@@ -197,13 +197,7 @@ impl Array {
 
 /// Visits all files below `folder` whose names are positions in a grid like the array's, inside its shape or not, and
 /// what hides others.
-fn list(
-    array: &Array,
-    folder: &Path,
-    key: &str,
-    depth: usize,
-    visit: &mut impl FnMut(Result<FileAt>) -> Result<()>,
-) -> Result<()> {
+fn list(array: &Array, folder: &Path, key: &str, visit: &mut impl FnMut(Result<FileAt>) -> Result<()>) -> Result<()> {
     if !look::is_root(folder) {
         // No chunk has come yet where even the folder is missing.
         return links::refuse_dangling(folder).or_else(|error| visit(Err(error)));
@@ -221,7 +215,7 @@ fn list(
             continue;
         }
         match look::is_folder_for_sure(&path) {
-            Ok(true) if depth <= array.shape().len() => list(array, &path, &key, depth + 1, visit)?,
+            Ok(true) if array.layout().start_of_keys(&format!("{key}/")).is_some() => list(array, &path, &key, visit)?,
             Ok(false) if array.layout().has_files_in(&key) => {
                 let refused = links::refuse_dangling(&path).and_then(|()| Err(look::not_a_folder(&path)));
                 refused.or_else(|error| visit(Err(error)))?;
