@@ -7,7 +7,7 @@ use super::jobs::{ArrayJobs, Roots};
 use super::missing;
 use super::options::{RepackOptions, Sharding};
 use super::selection::Selection;
-use super::{groups, nodes, refusal, zarr2_tree};
+use super::{groups, nodes, refusal, zarr2_arrays, zarr2_tree};
 use crate::config::OmeVersion;
 use crate::error::{Error, Result};
 use crate::format::rules;
@@ -65,6 +65,7 @@ pub(super) fn jobs(
     }
     let mut jobs = match to_zarr2 {
         true => zarr2_tree::jobs(nodes, roots, selection, pool)?,
+        false if zarr2_arrays::is_meant(&nodes, selection) => zarr2_arrays::jobs(nodes, roots, selection, pool)?,
         false => ArrayJobs::new(nodes, roots, selection, pool)?,
     };
     jobs.notes.extend(of_nodes);

@@ -52,6 +52,7 @@ mod transcoder;
 mod two_formats;
 mod volume;
 mod writer;
+mod zarr2_arrays;
 mod zarr2_tree;
 
 use std::path::{Path, PathBuf};
