@@ -111,6 +111,8 @@ pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use events::{EventHandle, Events};
 pub use frame::{FrameMut, FrameView, Uncommitted};
 #[doc(hidden)]
+pub use fs::OutputFile;
+#[doc(hidden)]
 pub use ome::units;
 pub use pixels::Orientation;
 pub use record::{FieldValue, Record};

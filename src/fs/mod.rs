@@ -19,6 +19,7 @@ pub(crate) mod look;
 pub(crate) mod lost_pages;
 pub(crate) mod memory;
 mod names;
+mod output;
 mod publish;
 pub(crate) mod system;
 
@@ -27,9 +28,12 @@ pub(crate) use lock::{FileLock, LOCK_FILE, Lock};
 pub(crate) use names::is_partial;
 #[cfg(feature = "offline")]
 pub(crate) use names::is_work;
+pub use output::OutputFile;
+#[cfg(feature = "offline")]
+pub(crate) use output::OutputFolder;
+pub(crate) use output::make_file;
 pub(crate) use publish::{
-    absolute, create_new, exchange, finish_exchange, hidden, make_file, make_folders, remove_empty_folders, swap,
-    sync_folder_of,
+    absolute, create_new, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap, sync_folder_of,
 };
 #[cfg(feature = "offline")]
-pub(crate) use publish::{folders_below, publish, put, remove_folder, remove_links, rename};
+pub(crate) use publish::{folders_below, publish, publish_new, put, remove_folder, remove_links, rename};

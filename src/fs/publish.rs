@@ -85,15 +85,32 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     Err(Error::conflict(path, "leads back (..) through a folder that does not exist; name the folder that is meant"))
 }
 
-/// Lets the finished folder `made` take the name `path`. What was there, if anything, is removed afterwards.
-pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
+/// Lets the finished folder `made` take the name `path`, for good when this returns.
+///
+/// # Errors
+///
+/// [`Error::Exists`] when something has that name.
+pub(crate) fn publish_new(made: &Path, path: &Path) -> Result<()> {
     match rename_new(made, path) {
-        Ok(()) => return sync_folder_of(path),
-        Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) => {}
-        Err(error) => return Err(Error::io("rename to", path, error)),
+        Ok(()) => sync_folder_of(path),
+        Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) => {
+            Err(Error::exists(path))
+        }
+        Err(error) => Err(Error::io("rename to", path, error)),
     }
-    exchange(made, path)?;
-    fs::remove_dir_all(made).map_err(|error| Error::io("remove the replaced", made, error))
+}
+
+/// The same. What was there, if anything, is removed afterwards.
+pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
+    match publish_new(made, path) {
+        Err(Error::Exists { .. }) => exchange(made, path)?,
+        published => return published,
+    }
+    // A call for the same path may take it for left by a kill.
+    match fs::remove_dir_all(made) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove the replaced", made, error)),
+        _ => Ok(()),
+    }
 }
 
 /// Lets a finished file or folder take a name, be there something that it may replace or not; for good, if that is
@@ -224,26 +241,6 @@ pub(crate) fn remove_links(folder: &Path) -> Result<()> {
 pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     sync_folder(parent).map_err(|error| Error::io("sync", parent, error))
-}
-
-/// Makes a file as a whole: when `fill` has written it, it gets the name `path`, for good if that is asked for.
-///
-/// # Errors
-///
-/// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) when something has that name.
-pub(crate) fn make_file(path: &Path, sync: bool, fill: impl FnOnce(&File) -> Result<()>) -> Result<()> {
-    let partial = hidden(path, "partial");
-    let failed = |error| Error::io("create", path, error);
-    let make = || {
-        let file = create_new(&partial).map_err(failed)?;
-        fill(&file)?;
-        if sync {
-            file.sync_all().map_err(failed)?;
-        }
-        rename_new(&partial, path).map_err(failed)
-    };
-    make().inspect_err(|_| drop(fs::remove_file(&partial)))?;
-    if sync { sync_folder_of(path) } else { Ok(()) }
 }
 
 /// Writes a small file as a whole: under its name there are the old bytes or the new ones.

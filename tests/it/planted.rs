@@ -10,7 +10,7 @@ use crate::common::{frame, movie, movie_config, tiny};
 use crate::working_directory::contents;
 use serde_json::json;
 use shardwright::offline::{Array, Repack, RepackOptions, follow_links_anywhere};
-use shardwright::{Acquisition, Config, Placement};
+use shardwright::{Acquisition, Config, Error, Placement};
 
 /// A folder with a movie of fixed slots in it, whose gaps a repack closes, and a file and a folder that are nobody's
 /// business.
@@ -91,6 +91,17 @@ fn nothing_is_staged_behind_a_link() {
         let told = sent.repack(Some(&sent.folder.path().join("out.zarr")));
         assert!(if at < 2 { told.contains("is a link") } else { told == "done" }, "{at}: {told}");
     }
+}
+
+#[test]
+fn a_repack_replaces_nothing_that_has_come_meanwhile() {
+    let sent = Sent::new();
+    let out = sent.folder.path().join("out.zarr");
+    let repack = Repack::new(&sent.movie, Some(&out), &RepackOptions::default()).unwrap();
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("chapter.tex"), "five years").unwrap();
+    assert!(matches!(repack.run(), Err(Error::Exists { .. })));
+    assert_eq!(fs::read_to_string(out.join("chapter.tex")).unwrap(), "five years");
 }
 
 #[test]

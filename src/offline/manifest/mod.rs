@@ -33,9 +33,8 @@ use crate::format::provenance::ProvenanceMut;
 use crate::format::rules;
 use crate::format::zarr3;
 use crate::fs as os;
-use crate::fs::Lock;
 use crate::fs::document;
-use crate::fs::{links, look};
+use crate::fs::{Lock, OutputFolder, links, look};
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::files::FileChunks;
@@ -210,13 +209,13 @@ impl WriteManifest {
                 .fold(total, |sum, file| sum.saturating_add(file.len()));
         }
         counters.begin(total);
-        let partial = os::hidden(out, "partial");
-        // Left by a call that was killed.
-        os::remove_folder(&partial)?;
         let urls = Urls { root, prefix: options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/')) };
-        let written = write_folder(&nodes, &partial, &urls, options, counters);
-        let summary = written.inspect_err(|_| drop(os::remove_folder(&partial)))?;
-        os::publish(&partial, out)?;
+        out.parent().map_or(Ok(()), create_folder)?;
+        let made = OutputFolder::create(out)?;
+        let summary = write_folder(&nodes, made.folder(), &urls, options, counters)?;
+        // What has come meanwhile is another call's, or somebody's.
+        check_manifest_place(out, options.overwrite)?;
+        made.publish(options.overwrite)?;
         Ok(summary)
     }
 }

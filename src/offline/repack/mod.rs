@@ -315,7 +315,7 @@ impl Repack {
                     pack::pack(&staging.tree(), out, &origin, folder)?;
                 } else {
                     origin.leave(&staging.tree(), folder)?;
-                    os::publish(&staging.tree(), out)?;
+                    os::publish_new(&staging.tree(), out)?;
                 }
             }
             None if self.form == ResultForm::Designed => {

@@ -4,11 +4,11 @@ mod image;
 mod plain;
 mod tiff;
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use shardwright::OutputFile;
 use shardwright::offline::{Array, Axis};
 
 use self::image::{ExportedRegion, PixelSink};
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     tell_notes(args.report.quiet, &notes);
     refuse_unusable_file(&args.output)?;
     if args.output.exists() && !args.overwrite {
-        return Err(Failure::exists(&args.output, "choose another name, or replace it with --overwrite"));
+        return Err(exists(&args.output));
     }
     check_fill(args, &array, &image)?;
     // Refused before a file is there.
@@ -116,8 +116,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
         _ => None,
     };
     interrupt::listen("ending, and nothing is left behind")?;
-    let partial = Partial::create(&args.output)?;
-    let file = BufWriter::with_capacity(1 << 20, partial.file()?);
+    let made = create(&args.output)?;
+    // All write at the place of one open file.
+    let file = made.file().try_clone().map_err(|error| written(&args.output, &error))?;
+    let file = BufWriter::with_capacity(1 << 20, file);
     let of_output = |failure| of_output(failure, &args.output);
     let mut sink: Box<dyn PixelSink> = match (format, tiff) {
         (_, Some(layout)) => tiff::sink(file, layout).map_err(of_output)?,
@@ -143,7 +145,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     )
     .map_err(|Reading(failure)| failure)?;
     sink.finish().map_err(of_output)?;
-    partial.keep()?;
+    made.publish(args.overwrite).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(&args.output),
+        _ => written(&args.output, &error),
+    })?;
     report(args, format, &image, &notes)
 }
 
@@ -224,38 +229,17 @@ fn usual_names(dimensions: usize) -> Vec<String> {
     (0..dimensions).map(usual).collect()
 }
 
-/// A file that appears under its name when it is complete, and not at all when it is never completed.
-struct Partial<'a> {
-    path: PathBuf,
-    /// Its name.
-    output: &'a Path,
+/// The file that the pixels go to, which appears under its name when it is complete.
+fn create(path: &Path) -> Result<OutputFile, Failure> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        let error = io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display()));
+        return Err(written(path, &error));
+    }
+    OutputFile::create(path).map_err(|error| written(path, &error))
 }
 
-impl<'a> Partial<'a> {
-    fn create(path: &'a Path) -> Result<Self, Failure> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
-        if let Some(folder) = folder {
-            let error = io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display()));
-            return Err(written(path, &error));
-        }
-        Ok(Self { path: path.with_file_name(format!(".{name}.partial")), output: path })
-    }
-
-    fn file(&self) -> Result<File, Failure> {
-        File::create(&self.path).map_err(|error| written(self.output, &error))
-    }
-
-    fn keep(self) -> Result<(), Failure> {
-        fs::rename(&self.path, self.output).map_err(|error| written(self.output, &error))
-    }
-}
-
-impl Drop for Partial<'_> {
-    fn drop(&mut self) {
-        // After `keep`, there is nothing under this name.
-        let _ = fs::remove_file(&self.path);
-    }
+fn exists(output: &Path) -> Failure {
+    Failure::exists(output, "choose another name, or replace it with --overwrite")
 }
 
 /// What went wrong with the pixels of an output, whose name those who write them don't know.
@@ -286,16 +270,5 @@ mod tests {
         assert_eq!(of("x/a.npy"), Some(Format::Npy));
         assert_eq!(of("a.raw"), Some(Format::Raw));
         assert_eq!(of("a.png"), None);
-    }
-
-    #[test]
-    fn an_unfinished_file_disappears() {
-        let folder = tempfile::tempdir().unwrap();
-        let output = folder.path().join("a.raw");
-        let partial = Partial::create(&output).unwrap();
-        drop(partial.file().unwrap());
-        assert!(folder.path().join(".a.raw.partial").exists());
-        drop(partial);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

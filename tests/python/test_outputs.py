@@ -1,0 +1,120 @@
+"""Files and folders that `export` and `manifest` make, beside what others have or make in the same folder."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+
+READERS = {"out.npy": np.load, "out.ome.tif": tifffile.imread}
+
+
+@pytest.fixture
+def datasets(tmp_path):
+    """Two arrays, each of one number."""
+    paths = [tmp_path / "d1.zarr", tmp_path / "d2.zarr"]
+    for number, path in enumerate(paths, 1):
+        zarr.create_array(path, shape=(24, 256, 256), chunks=(1, 64, 64), dtype="u2")[...] = number
+    return paths
+
+
+@pytest.fixture
+def together(command):
+    """Runs two commands at once; returns their exit codes and what they said."""
+
+    def run(*commands):
+        begin = lambda words: subprocess.Popen([command, *map(str, words)], stderr=subprocess.PIPE, text=True)
+        runs = [begin(words) for words in commands]
+        said = [run.communicate(timeout=120)[1] for run in runs]
+        return [run.returncode for run in runs], said
+
+    return run
+
+
+def hidden(folder):
+    return sorted(path.name for path in folder.glob(".*"))
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("kind", ["symbolic", "hard", "text", "pipe"])
+def test_what_has_the_name_of_an_unfinished_file_is_left_alone(tool, datasets, tmp_path, kind, name):
+    thesis, out = tmp_path / "thesis.txt", tmp_path / name
+    planted = tmp_path / f".{name}.partial"
+    thesis.write_text("five years")
+    match kind:
+        case "symbolic":
+            planted.symlink_to("thesis.txt")
+        case "hard":
+            planted.hardlink_to(thesis)
+        case "text":
+            planted.write_text("five years")
+        case "pipe":
+            os.mkfifo(planted)
+    tool("export", datasets[0], out)
+    assert (READERS[name](out) == 1).all()
+    assert thesis.read_text() == "five years"
+    assert hidden(tmp_path) == [planted.name]
+    assert kind == "pipe" or planted.read_text() == "five years"
+
+
+def test_a_folder_with_the_name_of_unfinished_manifests_is_left_alone(tool, datasets, tmp_path):
+    planted = tmp_path / ".m.zarr.partial"
+    planted.mkdir()
+    (planted / "thesis.txt").write_text("five years")
+    tool("manifest", datasets[0], tmp_path / "m.zarr")
+    assert (planted / "thesis.txt").read_text() == "five years"
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("replaces", [[], ["--overwrite"]], ids=["once", "overwrite"])
+def test_two_exports_to_one_file(together, datasets, tmp_path, name, replaces):
+    out = tmp_path / name
+    for _ in range(4):
+        out.unlink(missing_ok=True)
+        codes, said = together(*(["export", path, out, "-q", *replaces] for path in datasets))
+        if replaces:
+            assert codes == [0, 0], said
+        else:
+            assert sorted(codes) == [0, 1], said
+            assert "already exists" in said[codes.index(1)]
+        found = READERS[name](out)
+        assert found.shape == (24, 256, 256)
+        assert np.unique(found).tolist() in ([[1], [2]] if replaces else [[1 + codes.index(0)]])
+        assert not hidden(tmp_path)
+
+
+@pytest.mark.parametrize("replaces", [[], ["--overwrite"]], ids=["once", "overwrite"])
+def test_two_manifests_in_one_folder(together, datasets, tmp_path, replaces):
+    out = tmp_path / "m"
+    for _ in range(6):
+        subprocess.run(["rm", "-rf", out], check=True)
+        codes, said = together(*(["manifest", path, out, "-q", *replaces] for path in datasets))
+        if replaces:
+            assert codes == [0, 0], said
+        else:
+            assert sorted(codes) == [0, 1], said
+            assert "already exists" in said[codes.index(1)]
+        texts = [(out / name).read_text() for name in ["kerchunk.json", "manifest.json"]]
+        assert all(json.loads(text) for text in texts)
+        of = {name for text in texts for name in ["d1.zarr", "d2.zarr"] if name in text}
+        assert len(of) == 1 and (replaces or of == {f"d{1 + codes.index(0)}.zarr"})
+        assert not hidden(tmp_path)
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next(command, tool, tmp_path):
+    path, out = tmp_path / "d.zarr", tmp_path / "out.npy"
+    zarr.create_array(path, shape=(400, 512, 512), chunks=(1, 512, 512), dtype="u2")[...] = 1
+    export = subprocess.Popen([command, "export", path, out, "-q"])
+    while not hidden(tmp_path):
+        time.sleep(0.001)
+    export.send_signal(signal.SIGKILL)
+    export.wait()
+    (left,) = hidden(tmp_path)
+    assert left.startswith(".out.npy.") and left.endswith(".partial") and not out.exists()
+    tool("export", path, out, "--region", "0:2,:,:")
+    assert not hidden(tmp_path) and np.load(out).shape == (2, 512, 512)
