@@ -102,7 +102,7 @@ pub(crate) fn are_followed() -> bool {
 
 fn leads_out(root: &Path, file: &Path) -> Refusal {
     Refusal::Unsupported(format!(
-        "is, or lies behind, a link out of {} to {}; if you trust it, allow it (--follow-links, follow_links_anywhere)",
+        "is, or lies behind, a link out of {} to {}; if you trust it, call follow_links_anywhere",
         root.display(),
         file.display()
     ))
@@ -147,7 +147,7 @@ mod tests {
             }
             for bad in ["out", "folder/file", "folder"] {
                 let reason = check(&root.join(bad)).unwrap_err().to_string();
-                assert!(reason.contains("outside") && reason.contains("--follow-links"), "{reason}");
+                assert!(reason.contains("outside") && reason.contains("follow_links_anywhere"), "{reason}");
             }
         }
     }

@@ -156,7 +156,7 @@ fn a_manifest_names_files_of_datasets_near_it_alone() {
         let read = Array::open(&array).unwrap().read_all();
         match pixels {
             Some(pixels) => assert_eq!(read.unwrap(), pixels.as_bytes(), "{path}"),
-            None => assert!(read.unwrap_err().to_string().contains("--follow-manifests"), "{path}"),
+            None => assert!(read.unwrap_err().to_string().contains("follow_manifests_anywhere"), "{path}"),
         }
     }
 }
@@ -190,7 +190,7 @@ fn links_out_of_a_dataset_are_followed_when_that_is_allowed() {
     fs::rename(&chunks, &elsewhere).unwrap();
     symlink(&elsewhere, &chunks).unwrap();
     let refused = Array::open(&sent.movie).unwrap().read_all().unwrap_err().to_string();
-    assert!(refused.contains("--follow-links") && refused.contains("thesis/chunks"), "{refused}");
+    assert!(refused.contains("follow_links_anywhere") && refused.contains("thesis/chunks"), "{refused}");
     let found = checked(&sent.movie).unwrap();
     assert!(found.damage == 0 && found.unchecked == 1, "{:?}", found.findings);
     // It is for the whole process, so this is the last thing that this one does.

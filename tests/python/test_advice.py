@@ -209,3 +209,29 @@ def test_nothing_is_made_in_a_dataset_whose_readers_would_not_see_it(tool, tmp_p
         words = ["export", tmp_path / "a.zarr", path / name, "--format", "raw", "--overwrite"]
         assert "lies in the dataset" in tool(*words, code=2)
     assert files(path) == before
+
+
+@pytest.mark.parametrize("dialect, option, lengths", [
+    ("zarr3", "--chunk", "1,8,8"), ("zarr3", "--shard", "4,32,32"), ("zarr2", "--chunk", "1,8,8"),
+])  # fmt: skip
+def test_lengths_for_more_dimensions_than_an_array_has_name_it(tool, tmp_path, dialect, option, lengths):
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    stack = noise((4, 32, 32), "u2")
+    root.create_array("stack", data=stack, chunks=(2, 16, 16), shards=(4, 32, 32))
+    root.create_array("more/stack", data=stack, chunks=(2, 16, 16), shards=(4, 32, 32))
+    root.create_array("times", data=np.arange(40.0), chunks=(10,), shards=(20,))
+    root.create_array("mean", data=stack[0], chunks=(16, 16), shards=(32, 32))
+    call = ["repack", tmp_path / "a.zarr", tmp_path / "o.zarr", "--dialect", dialect, option, lengths]
+    told = tool(*call, code=2)
+    assert told.startswith(f"error: {option} ") and "2 arrays have fewer dimensions" in told, told
+    skip = shlex.split(told.split("add ", 1)[1].split(", or", 1)[0])
+    assert skip == ["--skip", "mean,times"] and "--only" in told
+    tool(*call, *skip)
+    # By the other one, and of one array alone.
+    del root["mean"]
+    assert 'the array "times" has 1 dimension;' in tool(*call[:2], tmp_path / "p.zarr", *call[3:], code=2)
+    tool(*call[:2], tmp_path / "p.zarr", *call[3:], "--only", "stack,more/stack")
+    for out in ["o.zarr", "p.zarr"]:
+        assert_same(zarr.open_group(tmp_path / out, mode="r")["more/stack"][...], stack)
+    # Where none has so many, nothing is left to repack.
+    assert "--skip" not in tool(*call[:2], tmp_path / "q.zarr", *call[3:5], option, "1,1,1,8,8", code=2)

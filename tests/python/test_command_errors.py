@@ -375,6 +375,13 @@ def test_an_array_behind_a_link_out_is_told_once_and_not_as_lost(command, datase
     assert finding["severity"] == "unchecked" and "--follow-links" in finding["what"]
     assert told.returncode == 5
     subprocess.run([command, "verify", dataset, "--follow-links"], check=True, capture_output=True)
+    # It speaks of options, in all that is printed, and of nothing that only a program calls.
+    for words in [["verify", dataset], ["info", dataset], ["repack", dataset, tmp_path / "o.zarr"],
+                  ["recover", dataset]]:  # fmt: skip
+        for form in [[], ["--json"]]:
+            told = subprocess.run([command, *words, *form], capture_output=True, text=True)
+            said = told.stdout + told.stderr
+            assert "follow_links" not in said and ("--follow-links" in said or words[0] == "recover"), said
 
 
 def test_manifests_do_not_offer_to_replace_what_they_never_replace(fails, dataset, tmp_path):

@@ -191,6 +191,18 @@ def test_a_new_version_needs_no_shards(tool, tmp_path):
     assert_same(root["0"][...], np.arange(64, dtype="u2").reshape(8, 8))
 
 
+def test_metadata_that_change_alone_are_told(tool, told, tmp_path):
+    path = image(tmp_path / "a.zarr")
+    tool("repack", path, "--shard", "8,8")
+    before = (path / "0/c/0/0").read_bytes()
+    assert "metadata of 1 group rewritten; 1 shard is in order" in tool("repack", path, "--ome", "0.6")
+    assert zarr.open_group(path, mode="r").attrs["ome"]["version"] == "0.6"
+    assert (path / "0/c/0/0").read_bytes() == before
+    assert "nothing to rewrite" in tool("repack", path, "--ome", "0.6")
+    found = [told("repack", path, "--ome", version)["groups_changed"] for version in ["0.6", "0.5", "0.5"]]
+    assert found == [0, 1, 0]
+
+
 @pytest.mark.parametrize("name", ["link", "sub/link"])
 @pytest.mark.parametrize("end", ["folder", "loop"])
 def test_links_to_what_is_no_node_stay_links(tool, tmp_path, name, end):

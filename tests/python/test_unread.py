@@ -68,6 +68,39 @@ def test_volumes_that_are_not_read_are_told_as_what_they_are(tool, told, tmp_pat
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["v"]
 
 
+@pytest.mark.parametrize("encoding, dtype", [("jpeg", "uint8"), ("compressed_segmentation", "uint32")])
+def test_a_volume_that_is_not_read_is_written_again_by_the_advice(tool, tmp_path, encoding, dtype):
+    volume(tmp_path / "v", encoding, None, dtype)
+    advice = tool("repack", tmp_path / "v", tmp_path / "o.zarr", code=5)
+    assert "--skip" not in advice and "no other array to repack" in advice and "CloudVolume can write" in advice
+    old = CloudVolume(f"file://{tmp_path / 'v'}", progress=False)
+    info = {**old.info, "scales": [{**old.info["scales"][0], "encoding": "raw"}]}
+    raw = CloudVolume(f"file://{tmp_path / 'raw'}", info=info, progress=False)
+    raw.commit_info()
+    raw[...] = old[...]
+    tool("repack", tmp_path / "raw", tmp_path / "o.zarr")
+    assert np.array_equal(zarr.open_group(tmp_path / "o.zarr", mode="r")["0"][...], np.asarray(old[...])[..., 0].T)
+
+
+@pytest.mark.parametrize("compress", [None, "gzip"])
+def test_a_volume_of_loose_chunks_gets_shards_and_is_told_so(tool, told, tmp_path, compress):
+    path = tmp_path / "v"
+    pixels = volume(path, compress=compress)
+    advice = tool("repack", path, code=2)
+    assert "--codec does, and makes shards of them" in advice and "--unsharded" not in advice
+    # In Zarr they stay files. A volume is not written so, in place or not.
+    assert "each chunk stays a file" in tool("repack", path, tmp_path / "files.zarr")
+    assert np.array_equal(zarr.open_group(tmp_path / "files.zarr", mode="r")["0"][...], pixels)
+    for out, more in [(tmp_path / "o", [tmp_path / "o", "--dialect", "precomputed"]), (path, [])]:
+        notes = told("repack", path, *more, "--codec", "gzip")["notes"]
+        assert any('"4_4_40" has a file for each chunk, and the result has shards' in note for note in notes), notes
+        assert sorted({file.suffix for file in (out / "4_4_40").iterdir() if file.name[0] != "."}) == [".shard"]
+        assert np.array_equal(np.asarray(CloudVolume(f"file://{out}", progress=False)[...])[..., 0].T, pixels)
+    assert "nothing to rewrite" in tool("repack", path)
+    # Of shards that were there already, nothing is said.
+    assert told("repack", path, tmp_path / "same", "--dialect", "precomputed")["notes"] == []
+
+
 def group(path, **more):
     root = zarr.open_group(path, mode="w", zarr_format=3)
     for name in "ab":

@@ -106,3 +106,74 @@ def test_what_can_t_be_done_in_place_says_where_it_can(tool, tmp_path):
     plate(tmp_path / "old.zarr")
     tool("repack", tmp_path / "old.zarr", tmp_path / "p.zarr", *CUT)
     assert "write the result to a new dataset" in tool("repack", tmp_path / "p.zarr", "--ome", "0.4", code=2)
+
+
+def one_array(path, name):
+    """A tree with one array, consolidated."""
+    root = zarr.open_group(path, mode="w", attributes={"who": "me"})
+    root.create_group("a", attributes={"k": "v"})
+    data = np.arange(64 * 48, dtype="u2").reshape(64, 48)
+    root.create_array(name, data=data, chunks=(16, 12), shards=(32, 48), attributes={"own": 1})
+    zarr.consolidate_metadata(path)
+    return data
+
+
+@pytest.mark.parametrize("name", ["a/b", "b", "0"])
+def test_what_a_tree_of_one_array_loses_is_told_with_what_keeps_it(tool, told, tmp_path, name):
+    data = one_array(tmp_path / "a.zarr", name)
+    call = ["repack", tmp_path / "a.zarr", tmp_path / "o.zarr"]
+    (note,) = [note for note in told(*call, "--dialect", "zarr2")["notes"] if "--ome 0.4" in note]
+    assert (f'the array "{name}" becomes "0"' in note) == (name != "0") and "consolidated" in note
+    assert_same(zarr.open_group(tmp_path / "o.zarr", mode="r", zarr_format=2)["0"][...], data)
+    # The advice.
+    call[-1] = tmp_path / "kept.zarr"
+    assert "becomes" not in tool(*call, "--dialect", "zarr2", "--ome", "0.4")
+    assert_is_zarr2(tmp_path / "kept.zarr", {name: data})
+    root = zarr.open_consolidated(tmp_path / "kept.zarr")
+    assert dict(root.attrs) == {"who": "me"} and dict(root["a"].attrs) == {"k": "v"} and root[name].attrs["own"] == 1
+
+
+def test_a_field_of_one_level_stays_a_field_of_its_plate(tool, tmp_path):
+    plate(tmp_path / "old.zarr")
+    tool("repack", tmp_path / "old.zarr", tmp_path / "p.zarr", *CUT, "--only", "A/1/0/0,A/2/0/0")
+    said = tool("repack", tmp_path / "p.zarr", tmp_path / "o.zarr", "--ome", "0.4", "--only", "A/2/0")
+    assert '"A/1/0/0" is not repacked, and left out' in said
+    assert_is_zarr2(tmp_path / "o.zarr", {"A/2/0/0": arrays(tmp_path / "p.zarr")["A/2/0/0"]})
+    root = zarr.open_group(tmp_path / "o.zarr", mode="r", zarr_format=2)
+    assert [well.path for well in v04.HCS.from_zarr(root).attributes.plate.wells] == ["A/2"]
+    v04.Image.from_zarr(root["A/2/0"])
+
+
+@pytest.mark.parametrize("words", [["--dialect", "zarr2"], ["--ome", "0.4"]])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_dataset_of_0_4_gets_another_codec_and_stays_so(tool, tmp_path, words, in_place):
+    path, out = tmp_path / "p.zarr", tmp_path / ("p.zarr" if in_place else "o.zarr")
+    plate(path)
+    table = zarr.open_group(path, mode="a").create_array("table", data=np.arange(9.0), chunks=(3,))
+    zarr.consolidate_metadata(path)
+    expected = arrays(path)
+    said = {file.relative_to(path): file.read_bytes() for file in path.rglob(".zattrs")}
+    call = ["repack", path, *([] if in_place else [out]), *words, "--codec", "zstd", "--chunk", "2,16,16"]
+    assert "chunk files written" in tool(*call)
+    assert {file.relative_to(out): file.read_bytes() for file in out.rglob(".zattrs")} == said
+    assert_is_zarr2(out, expected)
+    documents = {name: json.loads((out / name / ".zarray").read_text()) for name in expected}
+    line = documents.pop("table")
+    assert line["chunks"] == [3] and line["compressor"] == table.metadata.to_dict()["compressor"]
+    assert all(document["compressor"]["id"] == "zstd" for document in documents.values())
+    assert all(document["chunks"] == [2, 16, 16] for document in documents.values())
+    v04.HCS.from_zarr(zarr.open_group(out, mode="r", zarr_format=2))
+    tool("verify", out)
+    assert "nothing to" in tool(*call)
+
+
+def test_a_part_of_a_plate_of_0_4_gets_another_codec(tool, tmp_path):
+    plate(tmp_path / "p.zarr")
+    expected = arrays(tmp_path / "p.zarr")
+    only = ["--ome", "0.4", "--only", "A/1/0"]
+    assert "--codec" in tool("repack", tmp_path / "p.zarr", tmp_path / "o.zarr", *only, code=2)
+    tool("repack", tmp_path / "p.zarr", tmp_path / "o.zarr", *only, "--codec", "gzip")
+    assert_is_zarr2(tmp_path / "o.zarr", expected)
+    for name in expected:
+        compressor = json.loads((tmp_path / "o.zarr" / name / ".zarray").read_text())["compressor"]
+        assert (compressor["id"] == "gzip") == name.startswith("A/1/0/"), (name, compressor)

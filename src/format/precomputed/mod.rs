@@ -173,7 +173,8 @@ fn metadata(info: VolumeInfo, attributes: Value, key: &str) -> Result<Metadata, 
     let scale = scale.ok_or_else(|| format!("has no scale {key:?}"))?;
     if scale.encoding != "raw" {
         return Refusal::unsupported(format!(
-            "encoding {:?} is not read here; raw is, alone or compressed with gzip",
+            "encoding {:?} is not read here; raw is, alone or compressed with gzip, as which CloudVolume can write the \
+             volume again",
             scale.encoding
         ));
     }

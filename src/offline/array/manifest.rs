@@ -181,8 +181,8 @@ impl ChunkManifest {
             return Ok(());
         }
         let reason = format!(
-            "the manifest names {path}, which is in no dataset in {}; if you trust it, allow it (--follow-manifests, \
-             follow_manifests_anywhere)",
+            "the manifest names {path}, which is in no dataset in {}; if you trust it, call \
+             follow_manifests_anywhere",
             root.parent().unwrap_or(root).display()
         );
         Err(Error::unsupported(&self.folder, reason))

@@ -154,7 +154,7 @@ impl Pyramid {
     /// attributes, and which labels of the image have not as many.
     pub fn notes(&self) -> Vec<String> {
         if self.levels.is_empty() {
-            return Vec::new();
+            return self.note_of_kept().into_iter().collect();
         }
         let mut notes: Vec<_> = self.note_of_method().into_iter().chain(self.note_of_removed()).collect();
         for (NewLevel { told, .. }, own) in self.levels.iter().zip(&self.own).filter(|(_, own)| !own.is_empty()) {
@@ -172,6 +172,13 @@ impl Pyramid {
         mixes.then(|| {
             format!("{method} makes values that no label has; mode, decimate, min and max take one that is there")
         })
+    }
+
+    fn note_of_kept(&self) -> Option<String> {
+        let kept: Vec<_> = self.image.datasets[1..].iter().map(|path| format!("{path:?}")).collect();
+        let (of, stay) = if kept.len() == 1 { ("level", "stays as it is") } else { ("levels", "stay as they are") };
+        let help = "level 0 is small enough without more, and the option `levels` makes some all the same";
+        (!kept.is_empty()).then(|| format!("the {of} {} {stay}: {help}", kept.join(", ")))
     }
 
     fn note_of_removed(&self) -> Option<String> {

@@ -22,7 +22,7 @@ use crate::fs::document;
 /// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
     let notes = [codecs(job, options), raw_bytes(job), fill_value(job)?, other_names(job), empty_names(job)?];
-    let notes = notes.into_iter().chain([packed_files(job, options)?]);
+    let notes = notes.into_iter().chain([packed_files(job, options)?, shards(job, options)]);
     Ok(notes.flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
 
@@ -88,6 +88,14 @@ fn empty_names(job: &ArrayJob) -> Result<Option<String>> {
     let note =
         || format!("has a dimension with an empty name, and the result one without a name: {to} knows only these");
     Ok(has_some.then(note))
+}
+
+/// Shards that nobody asked for, of a format that has no other way to be written.
+fn shards(job: &ArrayJob, options: &RepackOptions) -> Option<String> {
+    let (from, to) = (job.change.source.layout(), job.change.target.layout());
+    let dialect = to.dialect.name();
+    let note = || format!("has a file for each chunk, and the result has shards: {dialect} is written in no other way");
+    (!from.has_index() && to.has_index() && options.shard.is_empty()).then(note)
 }
 
 /// Chunks that are compressed files of a volume, which no document says.

@@ -177,8 +177,7 @@ impl Change {
     /// Whether a file beyond the array's shape would be one of the new array's, if that became as large again.
     /// Otherwise it would stand for other chunks, or be of another codec or format.
     pub(super) fn keeps_beyond(&self) -> bool {
-        let (from, to) = (self.source.metadata(), self.target.metadata());
-        from.layout.rules().is_tree && is_laid_out_as(from, to) && from.chain.document == to.chain.document
+        self.source.layout().rules().is_tree && is_same(&self.source, &self.target)
     }
 
     /// What to say of such files that are not taken along.
@@ -272,6 +271,12 @@ fn work(from: &Metadata, to: &Metadata, unseal: bool) -> Work {
         () if to.layout.rules().cuts_chunks => Work::Reshape,
         () => Work::Recode,
     }
+}
+
+/// Whether an array is cut and encoded as another already.
+pub(super) fn is_same(from: &Array, to: &Array) -> bool {
+    let (from, to) = (from.metadata(), to.metadata());
+    is_laid_out_as(from, to) && from.chain.document == to.chain.document
 }
 
 /// Whether the files of one array could be those of the other, byte for byte, if its chunks were.

@@ -7,7 +7,7 @@ use super::jobs::{ArrayJobs, Roots};
 use super::missing;
 use super::options::{RepackOptions, Sharding};
 use super::selection::Selection;
-use super::{groups, nodes, refusal, zarr2_tree};
+use super::{groups, nodes, refusal, zarr2_arrays, zarr2_tree};
 use crate::config::OmeVersion;
 use crate::error::{Error, Result};
 use crate::format::rules;
@@ -59,8 +59,13 @@ pub(super) fn jobs(
     let has_arrays = nodes.iter().any(|node| node.array().is_some());
     let chosen = nodes.iter().filter(|node| selection.takes(&node.name));
     let ranks: Vec<usize> = chosen.filter_map(|node| Some(node.array()?.shape().len())).collect();
-    let mut jobs = match zarr2_tree::is_meant(&nodes, selection) {
+    let to_zarr2 = zarr2_tree::is_meant(&nodes, selection);
+    if to_zarr2 || rules(selection.options.to()).is_tree {
+        check_lengths(&nodes, selection)?;
+    }
+    let mut jobs = match to_zarr2 {
         true => zarr2_tree::jobs(nodes, roots, selection, pool)?,
+        false if zarr2_arrays::is_meant(&nodes, selection) => zarr2_arrays::jobs(nodes, roots, selection, pool)?,
         false => ArrayJobs::new(nodes, roots, selection, pool)?,
     };
     jobs.notes.extend(of_nodes);
@@ -73,4 +78,25 @@ pub(super) fn jobs(
         (true, true) => Err(refusal::of_nothing(roots.root, &ranks, selection.options)),
         (true, false) => Err(Error::not_found(roots.root, "holds no array that is read here")),
     }
+}
+
+/// Refuses lengths of chunks and shards for more dimensions than some of the arrays have, and not all. One by one, each
+/// array says the same of itself.
+fn check_lengths(nodes: &[Node], selection: &Selection<'_>) -> Result<()> {
+    let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, array)| selection.is_meant(node, array)).collect();
+    for (field, lengths) in [("chunk", &selection.options.chunk), ("shard", &selection.options.shard)] {
+        let mut lacking: Vec<(&str, usize)> = Vec::new();
+        for (node, array) in &taken {
+            let rank = array.shape().len();
+            // Lengths that are for images are not for such.
+            let is_left = rank < 2 && selection.stays_files(array);
+            if rank < lengths.len() && !is_left {
+                lacking.push((&node.name, rank));
+            }
+        }
+        if !lacking.is_empty() && lacking.len() < taken.len() {
+            return Err(refusal::of_lengths(field, lengths, &lacking));
+        }
+    }
+    Ok(())
 }

@@ -103,10 +103,13 @@ pub(super) fn say_in(
         groups.iter().try_for_each(|group| group.refuse_unknown(root))?;
     }
     let notes: Vec<_> = groups.iter_mut().map(|group| group.say_in(version, root)).collect::<Result<_>>()?;
+    Ok(notes.into_iter().flatten().collect())
+}
+
+/// That there is nothing to say in another version.
+pub(super) fn note_of_nothing(groups: &[RepackedGroup]) -> Option<String> {
     let is_there = groups.iter().any(|group| group.document["attributes"].get(OME).is_some_and(ngff::is_ome));
-    let nothing = "no group has OME-Zarr's metadata, so the option `ome` changes nothing";
-    let nothing = (asked && !is_there).then(|| nothing.to_owned());
-    Ok(notes.into_iter().flatten().chain(nothing).collect())
+    (!is_there).then(|| "no group has OME-Zarr's metadata, so the option `ome` changes nothing".to_owned())
 }
 
 /// Gives a list of labels that has no version, as ome-zarr-py leaves it, that of the image around it.

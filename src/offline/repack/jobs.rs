@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 
-use super::change::{Change, is_laid_out_as};
+use super::change::{Change, is_same};
 use super::design::{self, Design};
 use super::groups::{self, RepackedGroup, has_ome_aside};
 use super::image_attributes::ImageAttributes;
@@ -54,6 +54,34 @@ impl ArrayJob {
     pub(super) fn new(name: String, document: Value, in_place: bool, change: Change) -> Self {
         let (chunks, given_up) = Default::default();
         Self { name, document, in_place, change, chunks, given_up }
+    }
+
+    /// Of an array that becomes what was designed.
+    pub(super) fn of_design(
+        name: String,
+        source: Array,
+        design: Design,
+        roots: &Roots<'_>,
+        options: &RepackOptions,
+        pool: &Arc<rayon::ThreadPool>,
+    ) -> Result<Self> {
+        let target = design.array(&Staging::place(roots.staging, ""));
+        let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
+        let change = Change::new(source, target, Some(design), options, pool.clone())?;
+        Ok(Self::new(name, Value::Object(document), false, change))
+    }
+
+    /// Of an array that is as asked for but for the places of chunks, as a call that was killed at its end leaves it.
+    pub(super) fn in_its_place(
+        name: String,
+        source: Array,
+        roots: &Roots<'_>,
+        options: &RepackOptions,
+        pool: &Arc<rayon::ThreadPool>,
+    ) -> Result<Self> {
+        let target = source.moved(roots.root, roots.root);
+        let change = Change::new(source, target, None, options, pool.clone())?;
+        Ok(Self::new(name, Value::Null, true, change))
     }
 
     /// Lets what the writer said of the array be true of what it has become.
@@ -155,6 +183,7 @@ impl ArrayJobs {
             notes.extend(lists.notes);
             if let Some(version) = options.ome {
                 notes.extend(groups::say_in(&mut groups, version, true, roots.root)?);
+                notes.extend(groups::note_of_nothing(&groups));
             }
             notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
@@ -178,7 +207,7 @@ impl ArrayJobs {
     }
 
     /// All else stays as it is.
-    fn of_kept(jobs: Vec<ArrayJob>) -> Self {
+    pub(super) fn of_kept(jobs: Vec<ArrayJob>) -> Self {
         let (groups, left, records, files, notes) = Default::default();
         Self { jobs, form: ResultForm::Kept, groups, left, records, files, notes }
     }
@@ -286,6 +315,7 @@ impl Surroundings {
         let (around, others): (Vec<_>, Vec<_>) = groups.partition(|group| is_above(&group.name, name));
         let lost = left_out.names().find(|lost| !roots.copied || selection.takes(lost)).map(str::to_owned);
         image.notes.extend(left_out.notes(to.name()));
+        image.notes.extend(nodes::note_of_tree(nodes, name, to));
         let is_gone = |node: &Node| node.name == name || left_out.has(&node.name);
         image.notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
         let mut left = left_of_designed(roots.root, nodes, name)?;
@@ -331,15 +361,8 @@ fn designed(
     }
     let refused = |error| refusal::of_array(error, &name, options);
     let design = Design::new(&source, &image, options, stays.then_some(&*name)).map_err(refused)?;
-    let is_same = |target: &Array| {
-        let (from, to) = (source.metadata(), target.metadata());
-        is_laid_out_as(from, to) && from.chain.document == to.chain.document
-    };
-    if !roots.copied && is_same(&design.array(roots.root)) {
-        // All is as asked for but perhaps the places of chunks; a call that was killed at its end leaves this.
-        let target = source.moved(roots.root, roots.root);
-        let change = Change::new(*source, target, None, options, pool.clone())?;
-        return Ok(ArrayJobs::of_kept(vec![ArrayJob::new(name, Value::Null, true, change)]));
+    if !roots.copied && is_same(&source, &design.array(roots.root)) {
+        return Ok(ArrayJobs::of_kept(vec![ArrayJob::in_its_place(name, *source, roots, options, pool)?]));
     }
     if !roots.copied && !source.document().starts_with(roots.root) {
         return Err(refusal::of_part(&path));
@@ -353,12 +376,8 @@ fn designed(
         None => {}
     }
     left.push(source.document().to_path_buf());
-    let target = design.array(&Staging::place(roots.staging, ""));
-    let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
-    let notes = design.notes().to_vec();
-    let change = Change::new(*source, target, Some(design), options, pool.clone())?;
-    let job = ArrayJob::new(name, Value::Object(document), false, change);
-    let notes = image.notes.into_iter().chain(notes).collect();
+    let notes = image.notes.into_iter().chain(design.notes().to_vec()).collect();
+    let job = ArrayJob::of_design(name, *source, design, roots, options, pool)?;
     Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes, ..ArrayJobs::of_kept(vec![job]) })
 }
 

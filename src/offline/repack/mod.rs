@@ -52,6 +52,7 @@ mod transcoder;
 mod two_formats;
 mod volume;
 mod writer;
+mod zarr2_arrays;
 mod zarr2_tree;
 
 use std::path::{Path, PathBuf};
@@ -374,8 +375,18 @@ impl Repack {
         self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;
         let Totals { shards_written, shards_found, chunks, bytes } = totals.into_inner().unpoisoned();
         let (chunk_files, bytes_pixels) = (chunk_files.into_inner(), self.counters.total());
-        let already_done = false;
-        Ok(RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, already_done })
+        let changed = self.groups.iter().filter(|group| self.out.is_none() && group.is_new);
+        let (groups_changed, already_done) = (changed.count() as u64, false);
+        Ok(RepackSummary {
+            shards_written,
+            shards_found,
+            chunk_files,
+            chunks,
+            bytes,
+            bytes_pixels,
+            groups_changed,
+            already_done,
+        })
     }
 
     /// What the result has of the dataset as it is.

@@ -1,11 +1,13 @@
 //! Which arrays and groups of a dataset are concerned, and by what.
 
 use super::options::RepackOptions;
+use super::refusal::called;
 use super::selection::Selection;
 use super::target::changes_format;
 use crate::config::Dialect;
 use crate::error::Result;
 use crate::format::node::NodeFormat;
+use crate::format::{consolidated, rules};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
@@ -84,4 +86,17 @@ pub(super) fn notes_of_manifests(nodes: &[Node], is_rebuilt: impl Fn(&Node, &Arr
         format!("{:?} stays a manifest: its chunks are not copied, and lie in the files that it names", node.name)
     };
     stay.map(note).collect()
+}
+
+/// What is not kept of the tree around an array that becomes the image of a dataset of Zarr v2, where it could be.
+pub(super) fn note_of_tree(nodes: &[Node], name: &str, to: Dialect) -> Option<String> {
+    let is_tree = all_arrays(nodes).any(|(node, array)| node.name == name && array.layout().rules().is_tree);
+    if !is_tree || rules(to).shares_files || name.is_empty() {
+        return None;
+    }
+    let is_consolidated = |node: &Node| node.document().is_ok_and(|said| consolidated::nodes(&said).is_some());
+    let renamed = (name != "0").then(|| format!("{} becomes \"0\" in one group", called(name)));
+    let consolidated = nodes.iter().any(is_consolidated).then(|| "consolidated metadata are left out".to_owned());
+    let changes: Vec<_> = renamed.into_iter().chain(consolidated).collect();
+    (!changes.is_empty()).then(|| format!("{}; the option `ome` 0.4 keeps the tree as it is", changes.join(", and ")))
 }

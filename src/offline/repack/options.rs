@@ -234,6 +234,8 @@ pub struct RepackSummary {
     pub bytes: u64,
     /// Pixels of all shards, in bytes.
     pub bytes_pixels: u64,
+    /// Groups in place whose documents say something else now: OME-Zarr's metadata in another version.
+    pub groups_changed: u64,
     /// The new dataset was there already, made by an earlier call with the same options of the same files; nothing was
     /// done.
     pub already_done: bool,

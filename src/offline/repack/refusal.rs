@@ -6,6 +6,10 @@ use super::options::RepackOptions;
 use crate::config::{Dialect, Volume};
 use crate::error::Error;
 use crate::format::rules;
+use crate::words::{count, shell_word};
+
+/// Names that an error message lists.
+const NAMES_MAX: usize = 20;
 
 /// Of the refusal of a configuration, which was made of an array and of options: the one or the others.
 pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Error {
@@ -38,6 +42,23 @@ pub(super) fn of_neighbour(name: &str, only: &str, options: &RepackOptions) -> E
     Error::config("dialect", options.to(), reason)
 }
 
+/// Of lengths for more dimensions than these arrays have, by their names and numbers of dimensions. Others have enough.
+pub(super) fn of_lengths(field: &'static str, lengths: &[u64], lacking: &[(&str, usize)]) -> Error {
+    let listed = &lacking[..lacking.len().min(NAMES_MAX)];
+    let names: Vec<_> = listed.iter().map(|(name, _)| *name).collect();
+    let of_all = if listed.len() < lacking.len() { ",… with the others' names" } else { "" };
+    let of = match lacking {
+        [(name, rank)] => format!("{} has {}", called(name), count(*rank, "dimension")),
+        _ => format!("{} have fewer dimensions", count(lacking.len(), "array")),
+    };
+    let reason = format!(
+        "has {}, but {of}; to repack the others, add the option `skip` {}{of_all}, or name them with the option `only`",
+        count(lengths.len(), "number"),
+        shell_word(Path::new(&names.join(",")))
+    );
+    Error::config(field, format_args!("{lengths:?}"), reason)
+}
+
 /// Of a dataset in which no array is concerned, though it has some. `ranks`: the numbers of dimensions of those that
 /// were chosen.
 pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) -> Error {
@@ -54,13 +75,17 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
     }
     let help = match options.to() {
         _ if options.is_unsharded() => "",
+        dialect if !rules(dialect).shares_files => {
+            "; its chunks are files already, and nothing is asked for that would change them: the option `codec` \
+             does, or the option `chunk`, and the option `sharding` takes them as they are"
+        }
         _ if options.ome.is_some() => {
             "; the option `ome` changes what groups say of others only in a new dataset, unless the option `sharding` \
              takes these arrays as well, whose chunks are files"
         }
-        dialect if !rules(dialect).shares_files => {
-            "; its chunks are files already, and nothing is asked for that would change them: the option `codec` \
-             does, or the option `chunk`, and the option `sharding` takes them as they are"
+        dialect if !rules(dialect).plain_files => {
+            "; its chunks are files, and nothing is asked for that would change them: the option `codec` does, and \
+             makes shards of them, because this format is not written otherwise"
         }
         _ => {
             "; the option `sharding` takes arrays whose chunks are files, and keeps them so, and the option `shard` \

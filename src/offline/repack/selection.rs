@@ -59,7 +59,8 @@ impl<'a> Selection<'a> {
         }
         let taken = nodes.iter().filter(|node| selection.takes(&node.name));
         let unread: Vec<_> = taken.filter_map(|node| Some((node.name.as_str(), node.unreadable()?))).collect();
-        refused(&unread).map_or(Ok(selection), Err)
+        let is_alone = !nodes.iter().any(|node| node.array().is_some() && selection.takes(&node.name));
+        refused(&unread, is_alone).map_or(Ok(selection), Err)
     }
 
     /// The same for a result that is a new dataset, if it is one.
@@ -141,13 +142,17 @@ fn own_records(nodes: &[Node]) -> HashSet<String> {
     names.filter(|name| groups.iter().any(|group| name.starts_with(group))).cloned().collect()
 }
 
-/// Says of arrays that can't be read, by their names, how what is beside them is repacked all the same.
-fn refused(unread: &[(&str, &Error)]) -> Option<Error> {
+/// Says of arrays that can't be read, by their names, how what is beside them is repacked all the same. `is_alone`: no
+/// other array is chosen.
+fn refused(unread: &[(&str, &Error)], is_alone: bool) -> Option<Error> {
     let [(_, first), others @ ..] = unread else { return None };
     let listed = &others[..others.len().min(REASONS_MAX - 1)];
     let mut more: String = listed.iter().map(|(_, error)| format!("; {error}")).collect();
     if listed.len() < others.len() {
         more += &format!("; and {} can't be read either", count(others.len() - listed.len(), "array"));
+    }
+    if is_alone {
+        return Some((*first).clone().with(&format!("{more}; there is no other array to repack")));
     }
     let name = |(name, _): &(&str, &Error)| if name.is_empty() { "/".to_owned() } else { (*name).to_owned() };
     let names: Vec<_> = unread.iter().take(NAMES_MAX).map(name).collect();

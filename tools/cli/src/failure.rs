@@ -221,14 +221,30 @@ impl From<Error> for Failure {
     }
 }
 
-/// The text with the names of options as the command line has them: the library writes "the option `name`".
+/// The text with the names of options as the command line has them: the library writes "the option `name`", or names
+/// a function to call.
 pub(crate) fn with_options(text: &str) -> String {
+    CALLS.iter().fold(with_fields(text), |text, (call, option)| text.replace(call, option))
+}
+
+/// The same of all of these texts.
+pub(crate) fn name_options<'a>(texts: impl IntoIterator<Item = &'a mut String>) {
+    texts.into_iter().for_each(|text| *text = with_options(text));
+}
+
+fn with_fields(text: &str) -> String {
     const LEAD: &str = "the option `";
     let Some((before, rest)) = text.split_once(LEAD) else { return text.to_owned() };
     let Some((name, after)) = rest.split_once('`') else { return text.to_owned() };
     let option = option_of(name).map_or_else(|| format!("{LEAD}{name}`"), str::to_owned);
-    format!("{before}{option}{}", with_options(after))
+    format!("{before}{option}{}", with_fields(after))
 }
+
+/// What a program calls, and what stands for that on the command line.
+const CALLS: [(&str, &str); 2] = [
+    ("call follow_links_anywhere", "allow it with --follow-links"),
+    ("call follow_manifests_anywhere", "allow it with --follow-manifests"),
+];
 
 /// The options that set fields of the library's configuration.
 const OPTIONS: [(&str, &str); 50] = [
@@ -297,6 +313,10 @@ mod tests {
         let told = with_options("add \"a\" to the option `skip`, or the option `mine`; see the option `space`");
         assert_eq!(told, "add \"a\" to --skip, or the option `mine`; see --no-space-check");
         assert_eq!(with_options("the option `"), "the option `");
+        assert_eq!(
+            with_options("if you trust it, call follow_links_anywhere"),
+            "if you trust it, allow it with --follow-links"
+        );
     }
 
     /// Fields that only programs set.

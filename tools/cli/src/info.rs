@@ -9,12 +9,16 @@ use shardwright::offline::{self, ArrayDescription, Axis, Description};
 
 use crate::args::{InfoArgs, ReportArgs};
 use crate::console::say;
-use crate::failure::Failure;
+use crate::failure::{Failure, name_options};
 use crate::report::{decimal, joined, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
-    let description = offline::describe(&args.path)?;
+    let mut description = offline::describe(&args.path)?;
+    name_options(description.unreadable.iter_mut().map(|array| &mut array.reason).chain(&mut description.notes));
+    for array in &mut description.arrays {
+        name_options(array.notes.iter_mut().chain(&mut array.damaged).chain(array.lost.as_mut()));
+    }
     match args.report {
         ReportArgs { json: true, .. } => say(&(description.to_json() + "\n")),
         ReportArgs { quiet: true, .. } => Ok(()),

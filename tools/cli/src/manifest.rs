@@ -8,7 +8,7 @@ use shardwright::words::count;
 
 use crate::args::ManifestArgs;
 use crate::console::{say, tell_notes};
-use crate::failure::Failure;
+use crate::failure::{Failure, name_options};
 use crate::place::refuse_unusable_folder;
 use crate::report::decimal;
 
@@ -24,7 +24,8 @@ pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
         overwrite: args.overwrite,
     };
     let manifest = WriteManifest::new(&args.path, Some(&out), &options).map_err(|error| about(error, &args.path))?;
-    let summary = manifest.run()?;
+    let mut summary = manifest.run()?;
+    name_options(&mut summary.notes);
     if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and strings");
         json["path"] = serde_json::json!(out);

@@ -8,7 +8,7 @@ use shardwright::words::count;
 
 use crate::args::PyramidArgs;
 use crate::console::{say, tell_notes};
-use crate::failure::Failure;
+use crate::failure::{Failure, name_options};
 use crate::report::{bytes_text, decimal};
 use crate::{interrupt, meter};
 
@@ -24,7 +24,8 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
         sync: !args.work.no_sync,
     };
     let pyramid = offline::Pyramid::new(&args.path, &options).map_err(|error| in_the_way(error, args, &options))?;
-    let notes = pyramid.notes();
+    let mut notes = pyramid.notes();
+    name_options(&mut notes);
     tell_notes(args.report.quiet, &notes);
     let start = Instant::now();
     let quiet = args.report.quiet || args.report.json;

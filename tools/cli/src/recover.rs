@@ -7,7 +7,7 @@ use shardwright::words::{count, count_that};
 
 use crate::args::RecoverArgs;
 use crate::console::say;
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, exit, name_options};
 use crate::report::{joined, missing_text, table};
 use crate::{interrupt, meter};
 
@@ -19,7 +19,11 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<u8, Failure> {
     let options = RecoverOptions { apply: args.apply, ..RecoverOptions::default() };
     let recover = offline::Recover::new(&args.path, &options)?;
     let run = || meter::during(args.report.quiet, || recover.progress().bytes(), || recover.run());
-    let recovery = interrupt::stopping(|| recover.stop(), run)??;
+    let mut recovery = interrupt::stopping(|| recover.stop(), run)??;
+    let images = recovery.images.iter_mut();
+    let told = images
+        .flat_map(|image| image.shards.iter_mut().filter_map(|shard| shard.reason.as_mut()).chain(image.lost.as_mut()));
+    name_options(told.chain(&mut recovery.notes));
     if args.report.json {
         let json = serde_json::to_string(&recovery).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;

@@ -81,7 +81,10 @@ fn sentence(summary: &RepackSummary, seconds: f64) -> String {
     }
     if shards_written == 0 {
         let (files, are) = (files(shards_found), of_number(&shards_found, IS));
-        return format!("nothing to rewrite: {files} {are} in order");
+        return match summary.groups_changed {
+            0 => format!("nothing to rewrite: {files} {are} in order"),
+            changed => format!("metadata of {} rewritten; {files} {are} in order", count(changed, "group")),
+        };
     }
     format!(
         "{} written, {shards_found} already in order; {}, {} in {seconds:.1} s ({}/s of pixels)",

@@ -7,7 +7,7 @@ use shardwright::words::{HAS, IS, count, count_that, of_number};
 
 use crate::args::VerifyArgs;
 use crate::console::say;
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, exit, name_options};
 use crate::report::{decimal, table};
 use crate::{interrupt, meter};
 
@@ -15,7 +15,8 @@ use crate::{interrupt, meter};
 pub(crate) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
     let verify = offline::Verify::new(&args.path, &VerifyOptions::default())?;
     let run = || meter::during(args.report.quiet, || verify.progress().bytes(), || verify.run());
-    let verification = interrupt::stopping(|| verify.stop(), run)??;
+    let mut verification = interrupt::stopping(|| verify.stop(), run)??;
+    name_options(verification.findings.iter_mut().map(|finding| &mut finding.what));
     if args.report.json {
         let json = serde_json::to_string(&verification).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;

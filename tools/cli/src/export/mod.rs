@@ -14,7 +14,7 @@ use shardwright::offline::{Array, Axis};
 use self::image::{ExportedRegion, PixelSink};
 use crate::args::{ExportArgs, Format};
 use crate::console::{say, tell_notes};
-use crate::failure::{Failure, Fault};
+use crate::failure::{Failure, Fault, name_options};
 use crate::interrupt::{self, interrupted};
 use crate::meter;
 use crate::place::{refuse_in_dataset, refuse_unusable_file, refuse_within_dataset};
@@ -103,6 +103,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     if format == Format::OmeTiff {
         notes.extend(tiff::notes_of_places(&image));
     }
+    name_options(&mut notes);
     tell_notes(args.report.quiet, &notes);
     refuse_unusable_file(&args.output)?;
     if args.output.exists() && !args.overwrite {
