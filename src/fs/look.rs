@@ -53,22 +53,28 @@ pub(crate) fn is_about_a_file(error: &Error) -> bool {
     }
 }
 
-/// Where a folder of chunks should be, whatever is not there reads as the fill value: a file may not hide what was.
+/// Refuses the path of a chunk that is not there, because there is a file where a folder would be: without it, there
+/// may be a chunk.
+pub(crate) fn refuse_file_above(path: &Path) -> Result<()> {
+    if !matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotADirectory) {
+        return Ok(());
+    }
+    let there = |above: &&Path| fs::symlink_metadata(above).is_ok();
+    let file = match archives::find(path)? {
+        Some(place) => place.file_above(),
+        None => path.ancestors().find(there).map(Path::to_path_buf),
+    };
+    file.map_or(Ok(()), |file| Err(not_a_folder(&file)))
+}
+
 pub(crate) fn not_a_folder(path: &Path) -> Error {
     Error::format(path, "is not a folder, and stands in the place of one with chunks")
 }
 
 fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
-    let Some(place) = archives::find(path)? else {
-        let there = |above: &&Path| fs::symlink_metadata(above).is_ok();
-        return Err(not_a_folder(path.ancestors().find(there).unwrap_or(path)));
-    };
+    let Some(place) = archives::find(path)? else { return Ok(None) };
     let Some(Part { file, at, entry }) = place.open()? else {
-        return match place.file_above() {
-            _ if place.is_folder() => Err(Error::format(path, "is not a regular file")),
-            Some(above) => Err(not_a_folder(&above)),
-            None => Ok(None),
-        };
+        return if place.is_folder() { Err(Error::format(path, "is not a regular file")) } else { Ok(None) };
     };
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     if entry.method != Method::Stored {

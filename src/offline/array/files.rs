@@ -170,7 +170,7 @@ impl Array {
             return Ok(Some(file));
         }
         if !self.layout().packs_files() {
-            return Ok(None);
+            return look::refuse_file_above(&path).map(|()| None);
         }
         for (end, _) in PACKINGS {
             let mut packed = path.clone().into_os_string();
