@@ -50,8 +50,8 @@ pub unsafe extern "C" fn sw_config_json(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let wish = unsafe { configuration(config) }?;
-        let document = serde_json::to_string_pretty(&wish.config).unwrap_or_default();
+        let requested = unsafe { configuration(config) }?;
+        let document = serde_json::to_string_pretty(&requested.config).unwrap_or_default();
         // SAFETY: as above.
         unsafe { put_text(&document, text, capacity, needed) }
     })
@@ -68,7 +68,7 @@ pub(in crate::ffi) unsafe fn known(config: *const sw_config) -> Outcome<sw_confi
 
 /// What the caller asks for, and in whose words. Whether it can work is the plan's business.
 #[derive(Debug)]
-pub(in crate::ffi) struct Wish {
+pub(in crate::ffi) struct Requested {
     pub(in crate::ffi) config: Config,
     pub(in crate::ffi) spelling: Spelling,
 }
@@ -77,7 +77,7 @@ pub(in crate::ffi) struct Wish {
 ///
 /// # Safety
 /// `config` and all that it points to must be good for reads, unless null or misaligned.
-pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Wish> {
+pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Requested> {
     // SAFETY: as the caller promises.
     let config = unsafe { known(config) }?;
     if config.version == 0 || config.version > SW_INTERFACE {
@@ -93,10 +93,10 @@ pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<
             let beside = sw_config { document: std::ptr::null(), ..config };
             // SAFETY: as the caller promises.
             refuse_beside_document(&unsafe { from_fields(&beside) }?)?;
-            Ok(Wish { config: from_document(document)?, spelling: Spelling::Document })
+            Ok(Requested { config: from_document(document)?, spelling: Spelling::Document })
         }
         // SAFETY: as the caller promises.
-        None => Ok(Wish { config: unsafe { from_fields(&config) }?, spelling: Spelling::Struct }),
+        None => Ok(Requested { config: unsafe { from_fields(&config) }?, spelling: Spelling::Struct }),
     }
 }
 

@@ -166,8 +166,8 @@ def _channels(channels: Sequence[Any]) -> list[Any]:
     return [document(channel) for channel in channels]
 
 
-def _pyramid(wish: str | Mapping[str, Any] | None) -> Any:
-    return {"method": wish} if isinstance(wish, str) else wish if wish is None else dict(wish)
+def _pyramid(levels: str | Mapping[str, Any] | None) -> Any:
+    return {"method": levels} if isinstance(levels, str) else levels if levels is None else dict(levels)
 
 
 def _fill_value(value: float | str) -> Any:
