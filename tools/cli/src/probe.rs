@@ -117,8 +117,8 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<u8, Failure> {
     refuse_unusable(&args.path)?;
     refuse_dataset(&args.path)?;
     tell_leftovers(args);
+    interrupt::listen("removing what was written");
     let scratch = ScratchFolder::create(&args.path)?;
-    interrupt::listen("removing what was written")?;
     let step = |what: &str| {
         if !args.report.json && !args.report.quiet {
             tell(format_args!("trying {what} …"));
