@@ -9,7 +9,7 @@ use crate::common::{recovered, stopped, zip};
 use serde_json::Value;
 use shardwright::offline::{Array, Repack, RepackOptions};
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dataset, Dialect, Dim, Downsampling, Dtype, Orientation, PixelFormat,
+    Acquisition, Codec, Compressor, Config, Dataset, Dialect, Dim, Downsampling, Dtype, Flip, Orientation, PixelFormat,
     PyramidMethod, Record, RingFull,
 };
 use stopped::{commit, files, frame_bytes, sound};

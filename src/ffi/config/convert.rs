@@ -17,7 +17,7 @@ use crate::ffi::pointer::{list_up_to, optional_text, required, slice_up_to, text
 use crate::ffi::report::SW_DIMS_MAX;
 use crate::ffi::status::SW_ERROR_ARGUMENT;
 use crate::format::rules;
-use crate::pixels::Orientation;
+use crate::pixels::{Flip, Orientation};
 use crate::record::RECORD_FIELDS_MAX;
 
 /// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
@@ -303,11 +303,13 @@ fn orientation(config: &sw_config) -> Outcome<Orientation> {
     if flags > SW_ORIENTATION_TRANSPOSE | SW_ORIENTATION_FLIP_ROWS | SW_ORIENTATION_FLIP_COLUMNS {
         return refuse!(SW_ERROR_ARGUMENT, "sw_config.orientation = {flags}: 0 to 7 are possible");
     }
-    Ok(Orientation {
-        transpose: has(SW_ORIENTATION_TRANSPOSE),
-        flip_rows: has(SW_ORIENTATION_FLIP_ROWS),
-        flip_columns: has(SW_ORIENTATION_FLIP_COLUMNS),
-    })
+    let flip = match (has(SW_ORIENTATION_FLIP_ROWS), has(SW_ORIENTATION_FLIP_COLUMNS)) {
+        (false, false) => Flip::None,
+        (true, false) => Flip::Rows,
+        (false, true) => Flip::Columns,
+        (true, true) => Flip::Both,
+    };
+    Ok(Orientation { transpose: has(SW_ORIENTATION_TRANSPOSE), flip })
 }
 
 fn manifest(config: &sw_config) -> Outcome<Vec<ManifestForm>> {

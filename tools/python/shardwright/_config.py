@@ -38,7 +38,7 @@ class ConfigFields(TypedDict, total=False):
     frame_layout: Mapping[str, int] | None
     pixel_format: str
     unused_low_bits: int
-    orientation: Mapping[str, bool] | int
+    orientation: Mapping[str, bool | str] | int
     ring_full: str | float | Mapping[str, Any] | None
     leap_max: int
     workers: int
@@ -143,12 +143,12 @@ def _ring_full(policy: str | float | Mapping[str, Any] | None) -> Any:
     return dict(policy) if isinstance(policy, Mapping) else policy
 
 
-def _orientation(turn: Mapping[str, bool] | int) -> dict[str, bool]:
+def _orientation(turn: Mapping[str, bool | str] | int) -> dict[str, bool | str]:
     """Return what quarter turns are, which ``numpy.rot90`` counts as well."""
     if isinstance(turn, Mapping):
         return dict(turn)
     turns = turn % 4
-    return {"transpose": turns % 2 == 1, "flip_rows": turns in (1, 2), "flip_columns": turns >= 2}
+    return {"transpose": turns % 2 == 1, "flip": ("none", "rows", "both", "columns")[turns]}
 
 
 def _record_fields(fields: Any) -> Any:
