@@ -101,7 +101,7 @@ pub use acquisition::dataset::Dataset;
 pub use acquisition::end::Unfinished;
 pub use aligned_memory::RingBuffers;
 pub use config::{
-    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
+    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,
     ImageLabel, IndexLocation, LabelColor, LabelProperties, ManifestForm, OmeVersion, PixelFormat, Placement, Plate,
     PlateAcquisition, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };

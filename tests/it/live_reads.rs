@@ -26,7 +26,7 @@ fn config(depth: u64, compressor: Compressor) -> Config {
         ring_bytes: 1 << 20,
         workers: 2,
         sync: false,
-        fill_value: 7.0,
+        fill_value: 7.into(),
         ..Config::default()
     }
 }

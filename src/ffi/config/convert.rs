@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::defaults::defaults;
 use super::*;
 use crate::config::{
-    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
+    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,
     ImageLabel, IndexLocation, ManifestForm, OmeVersion, PixelFormat, Placement, RecordField, RingFull, Shuffle,
     StorageKind, Volume, VolumeHash, WORKERS_MAX,
 };
@@ -194,7 +194,8 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         placement: choice(Placement::ALL, config.placement, "sw_config.placement")?,
         index_location: choice(IndexLocation::ALL, config.index_location, "sw_config.index_location")?,
         storage: choice(StorageKind::ALL, config.storage, "sw_config.storage")?,
-        fill_value: fill_value(config)?,
+        // SAFETY: as above.
+        fill_value: unsafe { fill_value(config) }?,
         skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
         ring_bytes: config.ring_bytes,
         frame_layout: frame_layout(config),
@@ -283,18 +284,22 @@ fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
     }))
 }
 
-/// A document may name the largest number of 64 bits, for which `Config` has the one above; a caller's `double` is
-/// taken at its word.
-fn fill_value(config: &sw_config) -> Outcome<f64> {
+/// # Safety
+/// `fill_pixel` must be good for reads of a pixel, unless null.
+unsafe fn fill_value(config: &sw_config) -> Outcome<FillValue> {
     let (value, dtype) = (config.fill_value, choice(Dtype::ALL, config.dtype, "sw_config.dtype")?);
-    match dtype.integers() {
-        Some(integers) if value == *integers.end() as f64 && value as i128 > *integers.end() => refuse!(
-            SW_ERROR_CONFIG,
-            "sw_config.fill_value = {value:.0}: dtype holds {}, and no double is the largest; a document can name it",
-            dtype.holds()
-        ),
-        _ => Ok(value),
+    if config.fill_pixel.is_null() {
+        return Ok(value.into());
     }
+    if value != 0.0 {
+        return refuse!(SW_ERROR_CONFIG, "sw_config.fill_value = {value}: fill_pixel says another; leave this at 0");
+    }
+    // SAFETY: as the caller promises; bytes may lie anywhere.
+    let mut pixel = unsafe { std::slice::from_raw_parts(config.fill_pixel.cast::<u8>(), dtype.size()) }.to_vec();
+    if cfg!(target_endian = "big") {
+        pixel.reverse();
+    }
+    Ok(FillValue::of_element(dtype, &pixel))
 }
 
 fn orientation(config: &sw_config) -> Outcome<Orientation> {

@@ -208,7 +208,7 @@ fn every_option() -> Config {
         placement: Placement::Packed,
         index_location: IndexLocation::Start,
         storage: StorageKind::Buffered,
-        fill_value: -7.0,
+        fill_value: (-7).into(),
         skip_empty_chunks: false,
         ring_bytes: 1 << 20,
         frame_layout: Some(FrameLayout { buffer_bytes: 8192, offset: 16, row_stride: 256 }),

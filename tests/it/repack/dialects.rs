@@ -261,7 +261,7 @@ fn what_a_dialect_can_t_hold_is_refused_with_what_it_can() {
         let error = refused(options);
         assert!(error.contains(evidence), "{error:?} lacks {evidence:?}");
     }
-    let f64s = Config { dtype: Dtype::F64, fill_value: 3.0, ..config() };
+    let f64s = Config { dtype: Dtype::F64, fill_value: 3.into(), ..config() };
     let path = folder.path().join("f64");
     finished(&path, &f64s, &[0]);
     let codec = Some(plain(Compressor::None));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -173,6 +174,9 @@ def _pyramid(levels: str | Mapping[str, Any] | None) -> Any:
 def _fill_value(value: float | str) -> Any:
     if isinstance(value, str):
         return value
+    if hasattr(value, "__index__"):
+        # A float would round those beyond 2 ** 53.
+        return operator.index(value)
     value = float(value)
     if math.isnan(value):
         return "NaN"
