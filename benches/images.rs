@@ -33,8 +33,8 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-fn place(wished: Option<&String>) -> PathBuf {
-    wished.map_or_else(std::env::temp_dir, PathBuf::from)
+fn place(requested: Option<&String>) -> PathBuf {
+    requested.map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
 fn config(frames: u64, shard: u64, side: u64) -> Config {

@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use shardwright::Dtype;
 use shardwright::downsample::{Downsampler, Method};
-use shardwright::pixels::{Interleaved, Orientation, Packing, Plane, Unpacker};
+use shardwright::pixels::{Flip, Interleaved, Orientation, Packing, Plane, Unpacker};
 
 const TURNS: usize = 100;
 /// Pixels of a side of the tiles that are gathered from an image one after the other, into the same room.
@@ -78,7 +78,7 @@ impl Bench {
     fn turn(&mut self) {
         let side = self.side;
         for (name, orientation) in [
-            ("flip columns", Orientation { flip_columns: true, ..Orientation::default() }),
+            ("flip columns", Orientation { transpose: false, flip: Flip::Columns }),
             ("quarter turn", Orientation::quarter_turns(1)),
         ] {
             for bytes in [1, 2, 4] {

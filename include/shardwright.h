@@ -256,7 +256,8 @@ typedef struct sw_config {
     sw_index_location index_location;
     // How bytes reach the file. Default SW_STORAGE_AUTO.
     sw_storage_kind storage;
-    // The value of pixels that were never acquired. Default 0.
+    // The value of pixels that were never acquired. A double is exact for every integer up to 2^53; for others, see
+    // `fill_pixel`. Default 0.
     double fill_value;
     // 1: leave out chunks that hold only the fill value. Default 1.
     uint32_t skip_empty_chunks;
@@ -369,6 +370,9 @@ typedef struct sw_config {
     // "properties": [{"value": 1, "properties": {"class": "nucleus"}}]}, each of both optional. UTF-8. Default null:
     // nothing is said. Such an image is named IMAGE/labels/NAME in sw_dataset_acquisition.
     const char *label;
+    // In place of `fill_value`, one pixel of the type `dtype` with the value of pixels that were never acquired: exact
+    // also where no double is. Only read by the call that gets the struct. Default null: `fill_value` says it.
+    const void *fill_pixel;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is

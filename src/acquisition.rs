@@ -112,7 +112,7 @@ impl Acquisition {
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
         refuse_label(&config)?;
-        let manifest = Manifest::wished(path, &config)?;
+        let manifest = Manifest::requested(path, &config)?;
         let around = config.key.as_ref().map(|key| Around::look(path, key, &config)).transpose()?;
         let root = Root::create_within(path, around.as_ref(), config.overwrite)?;
         let mut acquisition = Self::start_alone(root, config, buffers)?;

@@ -194,7 +194,7 @@ pub enum Error {
     #[error("the acquisition was aborted; frames that waited in the ring are lost")]
     Aborted,
     /// An operation on a finished dataset was stopped by its caller. What was finished of it stays, and the same
-    /// operation goes on from there when it is begun anew: of a `Repack`, with a new one.
+    /// operation goes on from there when it is begun again: of a `Repack`, with a new one.
     #[error("stopped before the end; what was finished stays, and another call goes on from there")]
     Stopped,
     /// A function is told of closed shards already, and one can be set for a run.

@@ -101,7 +101,7 @@ pub use acquisition::dataset::Dataset;
 pub use acquisition::end::Unfinished;
 pub use aligned_memory::RingBuffers;
 pub use config::{
-    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
+    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,
     ImageLabel, IndexLocation, LabelColor, LabelProperties, ManifestForm, OmeVersion, PixelFormat, Placement, Plate,
     PlateAcquisition, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
@@ -114,7 +114,7 @@ pub use frame::{FrameMut, FrameView, Uncommitted};
 pub use fs::OutputFile;
 #[doc(hidden)]
 pub use ome::units;
-pub use pixels::Orientation;
+pub use pixels::{Flip, Orientation};
 pub use record::{FieldValue, Record};
 pub use stats::{LevelSummary, Stage, StageLatency, Stats, Summary};
 pub use storage::{Blob, Mapped, Memory, Storage, StorageTrial, storage_rates};

@@ -72,7 +72,7 @@ impl Manifest {
     ///
     /// [`Error::Config`] where the dialect can't have one; [`Error::Exists`] and [`Error::Conflict`] for what is in
     /// its way.
-    pub(crate) fn wished(path: &Path, config: &Config) -> Result<Option<Self>> {
+    pub(crate) fn requested(path: &Path, config: &Config) -> Result<Option<Self>> {
         if config.manifest.is_empty() {
             return Ok(None);
         }
@@ -114,7 +114,7 @@ impl Manifest {
 #[cfg(not(feature = "offline"))]
 impl Manifest {
     /// As in a whole build, where nothing is asked for.
-    pub(crate) fn wished(_path: &Path, config: &Config) -> Result<Option<Self>> {
+    pub(crate) fn requested(_path: &Path, config: &Config) -> Result<Option<Self>> {
         if config.manifest.is_empty() {
             return Ok(None);
         }

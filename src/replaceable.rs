@@ -13,14 +13,12 @@ use crate::format::keys::{RECORDS, is_below};
 use crate::format::node::NodeFormat;
 use crate::format::{self, consolidated, precomputed, provenance, zarr2, zarr3, zarr3_draft};
 use crate::fs::system::open_unfollowed;
-use crate::fs::{LOCK_FILE, is_partial};
+use crate::fs::{LOCK_FILE, folders_above, is_partial};
 use crate::json;
 use crate::ome::multiscales::{self, Dataset, Multiscale};
 
 /// Names of what is in a group that are told.
 const NAMES_TOLD: usize = 3;
-/// Groups around a dataset whose images are looked at.
-const ABOVE_MAX: usize = 16;
 
 /// Refuses to replace the node in the folder `root`, which goes by the name `path`: see above. `at_key`: it is named by
 /// its key in a hierarchy; else it is in one if the folder around it is a node.
@@ -54,7 +52,7 @@ pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
 /// Refuses the place of a level of an image, or of a folder with one: the image would name what is none of its levels,
 /// and the others would be of other pixels.
 pub(crate) fn refuse_level(path: &Path) -> Result<()> {
-    for image in path.ancestors().skip(1).take(ABOVE_MAX) {
+    for image in folders_above(path) {
         let said = document(&image.join(zarr3::DOCUMENT)).map(|mut said| said["attributes"].take());
         let said = said.or_else(|| document(&image.join(zarr2::ATTRIBUTES))).unwrap_or_default();
         let mut levels =
@@ -76,10 +74,8 @@ pub(crate) fn refuse_consolidated(path: &Path) -> Result<()> {
         let of_zarr3 = document(&group.join(zarr3::DOCUMENT)).map(|found| consolidated::of(&found).is_some());
         of_zarr3.unwrap_or_else(|| [zarr2::GROUP, consolidated::OF_ZARR2].iter().all(|name| group.join(name).is_file()))
     };
-    let Some(group) = path.ancestors().skip(1).take(ABOVE_MAX).find(is_consolidated) else { return Ok(()) };
-    let reason = "has consolidated metadata, so its readers would not see what comes below it; take these out first, \
-                  and consolidate again when the new dataset is there";
-    Err(Error::conflict(group, reason))
+    let Some(group) = folders_above(path).find(is_consolidated) else { return Ok(()) };
+    Err(Error::conflict(group, consolidated::HIDES_NEW))
 }
 
 /// Whether the folder is an image of this crate's writer, in any dialect.

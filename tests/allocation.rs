@@ -151,8 +151,8 @@ fn frames_pass_without_an_allocation() {
                 let what = format!("{compressor:?} {placement:?} {storage:?}, append: {append}");
                 let dtype = Dtype::U16;
                 let ring_full = RingFull::Block { timeout: Some(Duration::from_millis(100)) };
-                let means = Config { codec, placement, storage, ring_bytes, ring_full, ..tiny(None, 64) };
-                let config = Config { dtype, dims, workers: 3, ..means };
+                let base = Config { codec, placement, storage, ring_bytes, ring_full, ..tiny(None, 64) };
+                let config = Config { dtype, dims, workers: 3, ..base };
                 assert_eq!(allocations(config, append), (0, 0), "by the producer, by the workers: {what}");
             }
         }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
 
-use crate::{Outcome, Wish};
+use crate::{Outcome, Request};
 
 const PAGE: u64 = 4096;
 /// What one write takes at most. Direct writes wait for the device, so each is worth more.
@@ -19,19 +19,23 @@ pub(super) const DIRECT_PIECE: u64 = 4 << 20;
 /// May be more than there are cores, for each mostly waits for the device.
 pub(super) const DIRECT_WRITERS: usize = 4;
 
-/// Bytes per second for a fresh file of `wish.bytes` bytes, from its creation until it is synced; `None` where `way` is
-/// not possible.
-pub(super) fn rate(wish: &Wish, frames: &[u8], way: fn(&Wish, &[u8], &Path) -> Outcome<bool>) -> Outcome<Option<f64>> {
-    let seconds = seconds_to_file(wish, |path| way(wish, frames, path))?;
-    Ok(seconds.map(|seconds| whole_pages(wish.bytes) as f64 / seconds))
+/// Bytes per second for a fresh file of `request.bytes` bytes, from its creation until it is synced; `None` where `way`
+/// is not possible.
+pub(super) fn rate(
+    request: &Request,
+    frames: &[u8],
+    way: fn(&Request, &[u8], &Path) -> Outcome<bool>,
+) -> Outcome<Option<f64>> {
+    let seconds = seconds_to_file(request, |path| way(request, frames, path))?;
+    Ok(seconds.map(|seconds| whole_pages(request.bytes) as f64 / seconds))
 }
 
 /// How long `way` takes for a fresh file, which is deleted; `None` where it is not possible.
-pub(super) fn seconds_to_file(wish: &Wish, way: impl FnOnce(&Path) -> Outcome<bool>) -> Outcome<Option<f64>> {
-    let path = wish.folder.join(format!(".bounds-{}.tmp", std::process::id()));
+pub(super) fn seconds_to_file(request: &Request, way: impl FnOnce(&Path) -> Outcome<bool>) -> Outcome<Option<f64>> {
+    let path = request.folder.join(format!(".bounds-{}.tmp", std::process::id()));
     // Bytes that others left unwritten must not be charged to this file.
     rustix::fs::sync();
-    warm_up(whole_pages(wish.bytes) as usize)?;
+    warm_up(whole_pages(request.bytes) as usize)?;
     let start = Instant::now();
     let outcome = way(&path);
     let seconds = start.elapsed().as_secs_f64();
@@ -47,11 +51,11 @@ fn warm_up(bytes: usize) -> Outcome<()> {
     Ok(())
 }
 
-pub(super) fn mapped(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
-    let file = create_reserved(wish, path)?;
-    let map = MmapOptions::new().len(whole_pages(wish.bytes) as usize).map_raw(&file)?;
+pub(super) fn mapped(request: &Request, frames: &[u8], path: &Path) -> Outcome<bool> {
+    let file = create_reserved(request, path)?;
+    let map = MmapOptions::new().len(whole_pages(request.bytes) as usize).map_raw(&file)?;
     let base = map.as_mut_ptr() as usize;
-    in_pieces(wish.bytes, PIECE, wish.threads, frames, |offset, piece| {
+    in_pieces(request.bytes, PIECE, request.threads, frames, |offset, piece| {
         let to = (base + offset as usize) as *mut u8;
         // SAFETY: pieces are disjoint ranges inside the map, which outlives the threads; nobody else knows the file.
         unsafe { to.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
@@ -61,29 +65,29 @@ pub(super) fn mapped(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
     Ok(true)
 }
 
-pub(super) fn buffered(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
-    buffered_by(wish.threads, wish, frames, path)
+pub(super) fn buffered(request: &Request, frames: &[u8], path: &Path) -> Outcome<bool> {
+    buffered_by(request.threads, request, frames, path)
 }
 
 /// Writes to one file wait for each other, so that one thread alone can be the fastest.
-pub(super) fn buffered_by_one(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
-    buffered_by(1, wish, frames, path)
+pub(super) fn buffered_by_one(request: &Request, frames: &[u8], path: &Path) -> Outcome<bool> {
+    buffered_by(1, request, frames, path)
 }
 
-fn buffered_by(threads: usize, wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
+fn buffered_by(threads: usize, request: &Request, frames: &[u8], path: &Path) -> Outcome<bool> {
     let file = create(path)?;
-    file.set_len(whole_pages(wish.bytes))?;
-    in_pieces(wish.bytes, PIECE, threads, frames, |offset, piece| file.write_all_at(piece, offset))?;
+    file.set_len(whole_pages(request.bytes))?;
+    in_pieces(request.bytes, PIECE, threads, frames, |offset, piece| file.write_all_at(piece, offset))?;
     fdatasync(&file)?;
     Ok(true)
 }
 
-pub(super) fn direct(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
-    drop(create_reserved(wish, path)?);
+pub(super) fn direct(request: &Request, frames: &[u8], path: &Path) -> Outcome<bool> {
+    drop(create_reserved(request, path)?);
     let flags = OFlags::DIRECT.bits().cast_signed();
     let Ok(file) = OpenOptions::new().write(true).custom_flags(flags).open(path) else { return Ok(false) };
-    let threads = wish.threads.max(DIRECT_WRITERS);
-    in_pieces(wish.bytes, DIRECT_PIECE, threads, frames, |offset, piece| file.write_all_at(piece, offset))?;
+    let threads = request.threads.max(DIRECT_WRITERS);
+    in_pieces(request.bytes, DIRECT_PIECE, threads, frames, |offset, piece| file.write_all_at(piece, offset))?;
     fdatasync(&file)?;
     Ok(true)
 }
@@ -92,9 +96,9 @@ pub(super) fn create(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-fn create_reserved(wish: &Wish, path: &Path) -> Outcome<File> {
+fn create_reserved(request: &Request, path: &Path) -> Outcome<File> {
     let file = create(path)?;
-    fallocate(&file, FallocateFlags::empty(), 0, whole_pages(wish.bytes))?;
+    fallocate(&file, FallocateFlags::empty(), 0, whole_pages(request.bytes))?;
     Ok(file)
 }
 

@@ -40,16 +40,16 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 fn main() -> Outcome<()> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     if words.iter().any(|word| word == "--frames") {
-        let mut wish = Wish::parse(&words)?;
-        let frames = load(&mut wish)?;
-        println!("{}", measure(&wish, &frames)?);
+        let mut request = Request::parse(&words)?;
+        let frames = load(&mut request)?;
+        println!("{}", measure(&request, &frames)?);
         return Ok(());
     }
     try_out()
 }
 
 /// What to measure.
-struct Wish {
+struct Request {
     frames: PathBuf,
     shape: [usize; 3],
     chunk: [usize; 3],
@@ -61,7 +61,7 @@ struct Wish {
     threads: usize,
 }
 
-impl Wish {
+impl Request {
     fn parse(words: &[String]) -> Outcome<Self> {
         let mut options = HashMap::new();
         for pair in words.chunks(2) {
@@ -70,7 +70,7 @@ impl Wish {
         }
         let need = |name: &str| options.get(name).copied().ok_or_else(|| format!("{name} is missing"));
         let or = |name: &str, default: &'static str| options.get(name).copied().unwrap_or(default);
-        let wish = Self {
+        let request = Self {
             frames: need("--frames")?.into(),
             shape: three(need("--shape")?)?,
             chunk: three(need("--chunk")?)?,
@@ -84,10 +84,10 @@ impl Wish {
                 threads => threads,
             },
         };
-        if wish.chunk[0] > wish.shape[0] || wish.chunk.contains(&0) {
-            return Err(format!("chunks of {:?} do not fit frames of {:?}", wish.chunk, wish.shape).into());
+        if request.chunk[0] > request.shape[0] || request.chunk.contains(&0) {
+            return Err(format!("chunks of {:?} do not fit frames of {:?}", request.chunk, request.shape).into());
         }
-        Ok(wish)
+        Ok(request)
     }
 
     fn frame_bytes(&self) -> usize {
@@ -124,38 +124,38 @@ fn compressor(name: &str, level: u8) -> Outcome<Compressor> {
 
 /// The frames, in memory that starts on a page: direct writes take nothing else. Few or small ones are repeated until
 /// they are beyond every cache, as those are that a camera has just brought.
-fn load(wish: &mut Wish) -> Outcome<MmapMut> {
-    let pool_bytes = wish.shape[0] * wish.frame_bytes();
+fn load(request: &mut Request) -> Outcome<MmapMut> {
+    let pool_bytes = request.shape[0] * request.frame_bytes();
     let repeats = MEMORY_BYTES.div_ceil(pool_bytes.max(1));
     let mut frames = MmapMut::map_anon(repeats * pool_bytes)?;
-    // Only a wish: what a device is given is then in longer pieces.
+    // Only a hint: what a device is given is then in longer pieces.
     let _ = frames.advise(memmap2::Advice::HugePage);
     let (pool, others) = frames.split_at_mut(pool_bytes);
-    File::open(&wish.frames)?.read_exact(pool)?;
+    File::open(&request.frames)?.read_exact(pool)?;
     others.chunks_exact_mut(pool_bytes).for_each(|other| other.copy_from_slice(pool));
-    wish.shape[0] *= repeats;
+    request.shape[0] *= repeats;
     Ok(frames)
 }
 
-fn measure(wish: &Wish, frames: &[u8]) -> Outcome<Value> {
-    fs::create_dir_all(&wish.folder)?;
-    let (one, _) = encode(wish, frames, 1)?;
-    let (all, ratio) = encode(wish, frames, wish.threads)?;
+fn measure(request: &Request, frames: &[u8]) -> Outcome<Value> {
+    fs::create_dir_all(&request.folder)?;
+    let (one, _) = encode(request, frames, 1)?;
+    let (all, ratio) = encode(request, frames, request.threads)?;
     Ok(json!({
-        "threads": wish.threads,
-        "copy": { "one": copy(frames, 1), "all": copy(frames, wish.threads) },
+        "threads": request.threads,
+        "copy": { "one": copy(frames, 1), "all": copy(frames, request.threads) },
         "codec": { "one": one, "all": all },
         "codec_ratio": ratio,
-        "storage_bytes": wish.bytes,
+        "storage_bytes": request.bytes,
         "storage": {
-            "mapped": files::rate(wish, frames, files::mapped)?,
-            "buffered": files::rate(wish, frames, files::buffered)?,
-            "buffered, one thread": files::rate(wish, frames, files::buffered_by_one)?,
-            "direct": files::rate(wish, frames, files::direct)?,
+            "mapped": files::rate(request, frames, files::mapped)?,
+            "buffered": files::rate(request, frames, files::buffered)?,
+            "buffered, one thread": files::rate(request, frames, files::buffered_by_one)?,
+            "direct": files::rate(request, frames, files::direct)?,
         },
         "together": {
-            "buffered": bare::rate(wish, frames, ratio, false)?,
-            "direct": bare::rate(wish, frames, ratio, true)?,
+            "buffered": bare::rate(request, frames, ratio, false)?,
+            "direct": bare::rate(request, frames, ratio, true)?,
         },
     }))
 }
@@ -182,25 +182,25 @@ fn copy(frames: &[u8], threads: usize) -> f64 {
 /// Bytes per second that `threads` threads gather and encode to nowhere, and the ratio that comes of it. As many bytes
 /// as the writer's run takes: a shared machine's speed changes within seconds, and the fastest moment of it would be a
 /// bound for nobody.
-fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
-    let distinct = wish.tiles().iter().product::<usize>() as u64;
+fn encode(request: &Request, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
+    let distinct = request.tiles().iter().product::<usize>() as u64;
     if distinct == 0 {
-        return Err(format!("frames of {:?} hold no whole tile of {:?}", wish.shape, wish.chunk).into());
+        return Err(format!("frames of {:?} hold no whole tile of {:?}", request.shape, request.chunk).into());
     }
-    let count = wish.pixel_bytes.div_ceil(wish.tile_bytes() as u64);
+    let count = request.pixel_bytes.div_ceil(request.tile_bytes() as u64);
     let (next, encoded, barrier) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(threads));
     let work = || -> Result<f64, shardwright::Error> {
-        let codec = Codec { compressor: wish.compressor, checksum: false };
+        let codec = Codec { compressor: request.compressor, checksum: false };
         // All workers get the same words, so that none fails alone and leaves the others at the barrier.
-        let mut encoder = Encoder::new(&codec, wish.element_bytes, wish.tile_bytes())?;
-        let (mut spare, mut room) = (vec![1; wish.tile_bytes()], vec![1; encoder.bound()]);
+        let mut encoder = Encoder::new(&codec, request.element_bytes, request.tile_bytes())?;
+        let (mut spare, mut room) = (vec![1; request.tile_bytes()], vec![1; encoder.bound()]);
         let mut until = |end: u64| -> Result<(), shardwright::Error> {
             loop {
                 let number = next.fetch_add(1, Relaxed);
                 if number >= end {
                     return Ok(());
                 }
-                let tile = Tile::new(wish, frames, number);
+                let tile = Tile::new(request, frames, number);
                 // What is stored as it is needs no second copy.
                 let length = if encoder.is_identity() {
                     tile.in_one_piece(&mut spare).len()
@@ -228,7 +228,7 @@ fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
         let join = |worker: thread::ScopedJoinHandle<_>| worker.join().expect("a worker does not panic");
         workers.into_iter().map(join).try_fold(f64::INFINITY, |least, seconds| seconds.map(|found| least.min(found)))
     })?;
-    let pixels = (count * wish.tile_bytes() as u64) as f64;
+    let pixels = (count * request.tile_bytes() as u64) as f64;
     Ok((pixels / seconds, pixels / encoded.into_inner() as f64))
 }
 
@@ -236,7 +236,7 @@ fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
 /// that every part works.
 fn try_out() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
-    let mut wish = Wish {
+    let mut request = Request {
         frames: folder.path().join("frames.raw"),
         shape: [4, 64, 64],
         chunk: [2, 32, 32],
@@ -248,9 +248,9 @@ fn try_out() -> Outcome<()> {
         threads: 2,
     };
     let pixels = (0..4 * 64 * 64_u32).map(|i| 100 + (i.wrapping_mul(2_654_435_761) >> 29) as u16);
-    fs::write(&wish.frames, pixels.flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
-    let frames = load(&mut wish)?;
-    let found = measure(&wish, &frames)?;
+    fs::write(&request.frames, pixels.flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
+    let frames = load(&mut request)?;
+    let found = measure(&request, &frames)?;
     assert!(found["codec_ratio"].as_f64().is_some_and(|ratio| ratio > 1.5), "{found}");
     assert!(found["storage"]["mapped"].is_f64(), "{found}");
     println!("{found}");

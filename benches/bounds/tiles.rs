@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use shardwright::codec::{Encoder, TileSource};
 
-use crate::Wish;
+use crate::Request;
 
 /// As in `src/engine/worker.rs`.
 const PREFETCHED_ROWS: usize = 3;
@@ -25,16 +25,16 @@ pub(super) struct Tile<'a> {
 
 impl<'a> Tile<'a> {
     /// The one that comes this many after the first, round and round.
-    pub(super) fn new(wish: &Wish, frames: &'a [u8], number: u64) -> Self {
-        let [deep, high, wide] = wish.tiles();
+    pub(super) fn new(request: &Request, frames: &'a [u8], number: u64) -> Self {
+        let [deep, high, wide] = request.tiles();
         let number = (number % (deep * high * wide) as u64) as usize;
-        let [depth, height, width] = wish.chunk;
+        let [depth, height, width] = request.chunk;
         let [z, y, x] = [number / wide / high * depth, number / wide % high * height, number % wide * width];
-        let (row_stride, frame_bytes) = (wish.shape[2] * wish.element_bytes, wish.frame_bytes());
-        let offset = z * frame_bytes + y * row_stride + x * wish.element_bytes;
-        let is_whole_frames = wish.chunk[1..] == wish.shape[1..];
+        let (row_stride, frame_bytes) = (request.shape[2] * request.element_bytes, request.frame_bytes());
+        let offset = z * frame_bytes + y * row_stride + x * request.element_bytes;
+        let is_whole_frames = request.chunk[1..] == request.shape[1..];
         let (row_bytes, rows, depth) =
-            if is_whole_frames { (wish.tile_bytes(), 1, 1) } else { (width * wish.element_bytes, height, depth) };
+            if is_whole_frames { (request.tile_bytes(), 1, 1) } else { (width * request.element_bytes, height, depth) };
         Self { frames, frame_bytes, offset, row_stride, row_bytes, rows, depth }
     }
 

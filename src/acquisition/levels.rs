@@ -42,10 +42,10 @@ impl Levels {
         (is_shared, late): (bool, bool),
     ) -> Result<Self> {
         let mut levels = Self::default();
-        let Some(wish) = &config.pyramid else { return Ok(levels) };
+        let Some(downsampling) = &config.pyramid else { return Ok(levels) };
         for planned in &plan.levels {
             let below = levels.0.last().and_then(|level| level.running.as_ref()).map(|(_, begun)| begun);
-            match Level::start(image, planned, wish, pool, (below.unwrap_or(base), base), (is_shared, late)) {
+            match Level::start(image, planned, downsampling, pool, (below.unwrap_or(base), base), (is_shared, late)) {
                 Ok(level) => levels.0.push(level),
                 Err(error) => {
                     levels.undo();
@@ -135,7 +135,7 @@ impl Level {
     fn start(
         image: &ImageWriter,
         planned: &LevelPlan,
-        wish: &Downsampling,
+        downsampling: &Downsampling,
         pool: &Arc<Pool>,
         (below, finest): (&Begun, &Begun),
         (is_shared, late): (bool, bool),
@@ -147,7 +147,7 @@ impl Level {
         let begun = caught(|| pool.begin(&image, plan, config, ring, late, Some(finest)));
         let (engine, begun) = begun.inspect_err(|_| image.undo(plan))?;
         let halved = [2, 1].map(|back| level.steps[level.steps.len() - back] == 2);
-        let led = pool.lead(below, &begun, Halver::new(wish.method, config.dtype, halved), *frames);
+        let led = pool.lead(below, &begun, Halver::new(downsampling.method, config.dtype, halved), *frames);
         let level =
             Self { path: path.clone(), frames: *of_finest, engine, image, running: Some((pool.clone(), begun)) };
         match led {

@@ -30,8 +30,10 @@ impl Acquisition {
     /// # Errors
     ///
     /// [`Error::FrameSize`] if `out` is not as long as the array's rows and columns are; [`Error::Unsupported`] for
-    /// frames that only a closed shard has of a storage of the caller's own, or an open one of a precomputed volume;
-    /// [`Error::Io`] and [`Error::Format`] for what can't be read.
+    /// frames in a closed shard of a [`Storage`](crate::Storage) that the program brought, be it
+    /// [`Memory`](crate::Memory), which has no call for that, and in an open one of a precomputed volume; [`Error::Io`]
+    /// and [`Error::Format`] for what can't be read, as in an open shard of a storage without
+    /// [`Blob::read_at`](crate::Blob::read_at).
     pub fn read_frame(&self, number: u64, out: &mut [u8]) -> Result<()> {
         let frame = &self.engine.plan.frame;
         if out.len() != frame.array_bytes {
@@ -117,9 +119,10 @@ impl Acquisition {
         let Some(folder) = self.image.array_folder(&plan.array.layout) else {
             return match self.image.root().archive() {
                 Some(archive) => self.read_from_archive(archive, number, out),
-                None => {
-                    Err(self.unsupported("a frame in a closed shard can't be read from a storage of the caller's own"))
-                }
+                None => Err(self.unsupported(&format!(
+                    "frame {number} lies in a closed shard, of which a run reads only its own folder or archive, and \
+                     no storage that the program brought"
+                ))),
             };
         };
         let position = plan.order.position(number);

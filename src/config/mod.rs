@@ -5,6 +5,7 @@
 
 mod codec;
 mod dim;
+mod fill_value;
 mod label;
 mod ome;
 mod pixels;
@@ -21,6 +22,7 @@ use crate::named::{by_name, named};
 use crate::pixels::Orientation;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
+pub use fill_value::FillValue;
 pub use label::{ImageLabel, LabelColor, LabelProperties};
 pub use ome::OmeVersion;
 pub use pixels::PixelFormat;
@@ -69,11 +71,9 @@ pub struct Config {
     pub volume: Volume,
     /// How bytes reach the file.
     pub storage: StorageKind,
-    /// The value of pixels that were never acquired. Converted to `dtype`; a number that this doesn't hold is refused.
-    /// An `f64` can be every integer up to 2^53, and beyond that some. It can be neither the largest of [`Dtype::U64`]
-    /// nor that of [`Dtype::I64`]: for these stands the number above, 2^64 and 2^63.
-    #[serde(with = "fill_value")]
-    pub fill_value: f64,
+    /// The value of pixels that were never acquired: `7.into()`, `u64::MAX.into()`, `f64::NAN.into()`. A number that
+    /// `dtype` doesn't hold is refused, also an integer that a type of floating-point numbers doesn't hold exactly.
+    pub fill_value: FillValue,
     /// Leave out chunks that hold only the fill value. Readers see the fill value there.
     pub skip_empty_chunks: bool,
     /// Bytes for the frame buffers of the ring, which are there when the acquisition is created: 1 GiB takes 0.3 to 3
@@ -164,7 +164,7 @@ impl Default for Config {
             index_checksum: true,
             volume: Volume::default(),
             storage: StorageKind::Auto,
-            fill_value: 0.0,
+            fill_value: FillValue::default(),
             skip_empty_chunks: true,
             ring_bytes: 1 << 30,
             frame_layout: None,
@@ -442,37 +442,4 @@ pub struct Channel {
 
 fn white() -> String {
     "FFFFFF".to_owned()
-}
-
-/// A number, or one of the names that Zarr has for those that JSON has not.
-mod fill_value {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    const NAMES: [(&str, f64); 3] = [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
-
-    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-        let is = |named: &f64| named == value || (named.is_nan() && value.is_nan());
-        match NAMES.iter().find(|(_, named)| is(named)) {
-            Some((name, _)) => serializer.serialize_str(name),
-            None => serializer.serialize_f64(*value),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(f64),
-            Name(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Number(number) => Ok(number),
-            Either::Name(name) => {
-                let found = NAMES.iter().find(|(known, _)| *known == name);
-                found.map(|(_, value)| *value).ok_or_else(|| {
-                    serde::de::Error::custom(format!("fill_value {name:?}: a number, NaN, Infinity or -Infinity"))
-                })
-            }
-        }
-    }
 }

@@ -15,11 +15,8 @@ use crate::format::keys::NAME_BYTES_MAX;
 use crate::format::node::OF_ZARR2_NODES;
 use crate::format::zarr3::DOCUMENT;
 use crate::format::{consolidated, rules, zarr3};
-use crate::fs::{absolute, make_file};
+use crate::fs::{absolute, folders_above, make_file};
 use crate::json;
-
-/// Groups around the hierarchy's root that are looked at.
-const ABOVE_MAX: usize = 16;
 
 /// Groups that were looked at, and can have the image among them.
 #[derive(Debug)]
@@ -58,7 +55,7 @@ impl Around {
                 }
             }
         }
-        for above in root.ancestors().skip(1).take(ABOVE_MAX) {
+        for above in folders_above(&root) {
             if !above.join(DOCUMENT).is_file() {
                 break;
             }
@@ -138,10 +135,7 @@ fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
             return refuse("is no group of Zarr v3, so nothing can stand below it; choose another key");
         }
         if consolidated::of(&document).is_some() {
-            return refuse(
-                "has consolidated metadata, so its readers would not see what comes below it; take these out first, \
-                 and consolidate again when the run has finished",
-            );
+            return refuse(consolidated::HIDES_NEW);
         }
         return Ok(Some(document));
     }

@@ -1,7 +1,5 @@
 //! One image of a dataset: its documents, its records, and the names of its shards.
 
-mod records;
-
 use std::collections::HashSet;
 #[cfg(feature = "offline")]
 use std::path::PathBuf;
@@ -11,10 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::Root;
 use super::documents::Documents;
+use super::records::{self, RecordBlock};
 use crate::config::Config;
 use crate::error::{Error, Result, caught};
 use crate::fnv;
-use crate::format::keys::{RECORDS, record_array};
+use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array, record_block};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
@@ -24,29 +23,13 @@ use crate::geometry::{MAX_OUTER, grid, position};
 use crate::json as exact;
 use crate::ome;
 use crate::ome::contrast::Contrast;
-use crate::plan::{LevelPlan, Plan, RecordPlan};
-use crate::record::RecordColumn;
+use crate::plan::{LevelPlan, Plan};
 use crate::shard::{Shard, ShardPosition};
 use crate::storage::Storage;
 use crate::sync::Unpoisoned;
 
 /// The name of level 0.
 const FINEST: &str = "0";
-
-/// The records of a run of frame numbers: one column a field, each a whole chunk of its array.
-#[derive(Debug)]
-pub(crate) struct RecordBlock {
-    pub(crate) number: u64,
-    pub(crate) columns: Vec<Vec<u8>>,
-}
-
-impl RecordBlock {
-    /// A block whose memory has been written, not just zeroed: the first commit shall not pay for its page faults.
-    pub(crate) fn new(plan: &RecordPlan) -> Self {
-        let column = |field: &RecordColumn| vec![0xff; field.dtype.size() * plan.block_frames as usize];
-        Self { number: 0, columns: plan.fields.iter().map(column).collect() }
-    }
-}
 
 /// One image of a dataset: its group, its array, its records.
 pub(crate) struct ImageWriter {
@@ -340,6 +323,37 @@ impl ImageWriter {
         let mut attributes = self.attributes.lock().unpoisoned();
         let changed = std::mem::take(&mut attributes.changed);
         (attributes.values.clone(), changed)
+    }
+
+    fn put_record_documents(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
+        records::documents(&plan.record, frames).try_for_each(|document| self.put_document(to, &document))
+    }
+
+    pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
+        let files = self.record_files(plan, block);
+        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
+        let key = || self.record_key(&record_array("*"), block.number);
+        self.storage.put_all(&files).map_err(|e| Error::io("write", self.storage.path_of(&key()), e))
+    }
+
+    /// The files that hold a block of records: their keys and their bytes. A level's frames are those of level 0, whose
+    /// records stand for all.
+    pub(crate) fn record_files<'a>(&self, plan: &Plan, block: &'a RecordBlock) -> Vec<(String, &'a [u8])> {
+        if self.level.is_some() {
+            return Vec::new();
+        }
+        let keys = plan.record.fields.iter().map(|field| self.record_key(&record_array(&field.name), block.number));
+        keys.zip(block.columns.iter().map(Vec::as_slice)).collect()
+    }
+
+    fn record_key(&self, array: &str, block: u64) -> String {
+        self.prefix.clone() + &record_block(array, block)
+    }
+
+    /// Replaces the frame numbers of a block of records.
+    pub(crate) fn write_frame_numbers(&self, block: u64, bytes: &[u8]) -> Result<()> {
+        let key = self.record_key(FRAME_NUMBERS, block);
+        self.storage.put(&key, bytes).map_err(|error| Error::io("write", self.storage.path_of(&key), error))
     }
 
     /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.

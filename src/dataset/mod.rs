@@ -17,6 +17,7 @@ pub(crate) mod around;
 mod collection;
 pub(crate) mod documents;
 pub(crate) mod image;
+pub(crate) mod records;
 
 use std::fs;
 use std::io;

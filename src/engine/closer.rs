@@ -16,7 +16,8 @@ use super::parking::park;
 use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
-use crate::dataset::image::{ImageWriter, RecordBlock};
+use crate::dataset::image::ImageWriter;
+use crate::dataset::records::RecordBlock;
 use crate::error::{Result, caught};
 use crate::sync::{Receiver, Unpoisoned, event};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 
 use super::cell::{ParkedCell, ShardBlock, ShardCell};
 use super::closings::Closings;
-use crate::dataset::image::RecordBlock;
+use crate::dataset::records::RecordBlock;
 use crate::error::Contained;
 use crate::ring::Frame;
 use crate::sync::{Lane, Lanes};

@@ -106,9 +106,9 @@ mod tests {
         let memory = Arc::new(if mapped { Memory::mapped() } else { Memory::new() });
         // One frame a layer, two chunks a frame, two frames a shard.
         let dims = vec![Dim::time(None).chunk(1).shard(2), Dim::y(4).chunk(2), Dim::x(4)];
-        let means = Config { placement, index_location, ring_bytes: 4 * 4096, workers: 2, ..Config::default() };
+        let resources = Config { placement, index_location, ring_bytes: 4 * 4096, workers: 2, ..Config::default() };
         let codec = Codec { compressor: Compressor::None, checksum: false };
-        let config = Config { dtype: Dtype::U8, dims, codec, ..means };
+        let config = Config { dtype: Dtype::U8, dims, codec, ..resources };
         let acquisition = Acquisition::create_in(memory.clone(), config).unwrap();
         let committed = AtomicU64::new(0);
         std::thread::scope(|scope| {

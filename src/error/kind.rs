@@ -30,7 +30,7 @@ pub enum ErrorKind {
     StorageFull,
     /// The acquisition has ended or was aborted, or can't be waited for from where the call was made.
     Ended,
-    /// An operation on a finished dataset was stopped by its caller. It may be begun anew.
+    /// An operation on a finished dataset was stopped by its caller. It may be begun again.
     Stopped,
     /// A thread panicked, or a codec failed at what it should be able to do.
     Internal,

@@ -103,9 +103,9 @@ pub unsafe extern "C" fn sw_dataset_acquisition(
     boundary(|| {
         let dataset = DATASETS.enter(dataset)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let (name, own, wish) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
+        let (name, own, requested) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
         // SAFETY: as above.
-        unsafe { start(wish, own, acquisition, |config, buffers| dataset.start(name, config, buffers)) }
+        unsafe { start(requested, own, acquisition, |config, buffers| dataset.start(name, config, buffers)) }
     })
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::mem::size_of;
 
-use super::config::convert::{Wish, configuration};
+use super::config::convert::{Requested, configuration};
 use super::config::sw_config;
 use super::loans::Loans;
 use super::own_buffers::own_buffers;
@@ -82,8 +82,8 @@ unsafe extern "C" {
 pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut sw_memory) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (own, wish, place) = unsafe { (own_buffers(config)?, configuration(config)?, grown_out(memory)?) };
-        let Wish { mut config, spelling } = wish;
+        let (own, requested, place) = unsafe { (own_buffers(config)?, configuration(config)?, grown_out(memory)?) };
+        let Requested { mut config, spelling } = requested;
         let needed = plan_with(&mut config, own.as_ref().map(|own| &own.buffers))
             .and_then(|_| needed(&config, own.is_some()))
             .map_err(|error| spelling.told(error))?;

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::config::convert::{Wish, configuration};
+use super::config::convert::{Requested, configuration};
 use super::config::sw_config;
 use super::limits::Limit;
 use super::names::Plain;
@@ -90,7 +90,7 @@ impl Run {
 /// # Safety
 /// `handle` must be good for writing a pointer, unless null or misaligned.
 pub(super) unsafe fn start(
-    wish: Wish,
+    requested: Requested,
     own: Option<OwnBuffers>,
     handle: *mut *mut sw_acquisition,
     create: impl FnOnce(Config, Option<RingBuffers>) -> Result<Acquisition, Error>,
@@ -98,7 +98,7 @@ pub(super) unsafe fn start(
     // SAFETY: as the caller promises.
     let handle = unsafe { out(handle, "acquisition") }?;
     RUNS.check_room()?;
-    let Wish { config, spelling } = wish;
+    let Requested { config, spelling } = requested;
     let ring_full = config.ring_full;
     let (buffers, takeover) = split(own)?;
     let created = create(config, buffers).map_err(|error| spelling.told(error))?;
@@ -144,9 +144,9 @@ pub unsafe extern "C" fn sw_create(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (path, own, wish) = unsafe { (self::path(path)?, own_buffers(config)?, configuration(config)?) };
+        let (path, own, requested) = unsafe { (self::path(path)?, own_buffers(config)?, configuration(config)?) };
         // SAFETY: as above.
-        unsafe { start(wish, own, acquisition, |config, buffers| Acquisition::create_at(path, config, buffers)) }
+        unsafe { start(requested, own, acquisition, |config, buffers| Acquisition::create_at(path, config, buffers)) }
     })
 }
 
@@ -160,10 +160,11 @@ pub unsafe extern "C" fn sw_create_in(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (storage, own, wish) = unsafe { (caller_storage(storage)?, own_buffers(config)?, configuration(config)?) };
+        let (storage, own, requested) =
+            unsafe { (caller_storage(storage)?, own_buffers(config)?, configuration(config)?) };
         let create = |config, buffers| Acquisition::create_within(storage, config, buffers);
         // SAFETY: as above.
-        unsafe { start(wish, own, acquisition, create) }
+        unsafe { start(requested, own, acquisition, create) }
     })
 }
 

@@ -51,12 +51,12 @@ pub unsafe extern "C" fn sw_dataset_acquisitions(
                 return refuse!(SW_ERROR_NULL, "{list}[{at}] is null, and each of the {count} images needs one");
             }
             // SAFETY: as above.
-            let (name, own, wish) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
+            let (name, own, requested) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
             if own.is_some() {
                 return refuse!(SW_ERROR_ARGUMENT, "buffers of your own are for one image: see sw_dataset_acquisition");
             }
-            spelling = wish.spelling;
-            images.push((name, wish.config));
+            spelling = requested.spelling;
+            images.push((name, requested.config));
         }
         let rooms = RUNS.reserve(count)?;
         let ring_full: Vec<_> = images.iter().map(|(_, config)| config.ring_full).collect();

@@ -174,10 +174,10 @@ pub(super) fn transposes(codecs: &[Value], dimensions: usize) -> Result<(Option<
     let mut order: Option<Vec<usize>> = None;
     for (at, codec) in codecs.iter().enumerate() {
         let Some(("transpose", configuration)) = named(codec) else { return Ok((order, &codecs[at..])) };
-        let wished = configuration.and_then(|configuration| configuration.get("order")).unwrap_or(&Value::Null);
-        let next = permutation(wished, dimensions).ok_or_else(|| {
-            let wished = render_line(wished);
-            format!("transpose has the order {wished}; expected {dimensions} dimensions, each once")
+        let requested = configuration.and_then(|configuration| configuration.get("order")).unwrap_or(&Value::Null);
+        let next = permutation(requested, dimensions).ok_or_else(|| {
+            let requested = render_line(requested);
+            format!("transpose has the order {requested}; expected {dimensions} dimensions, each once")
         })?;
         order = Some(order.map_or_else(|| next.clone(), |before| in_order(&before, &next)));
     }

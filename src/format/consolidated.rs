@@ -92,6 +92,10 @@ impl ConsolidatedMetadata {
     }
 }
 
+/// Why nothing new comes into a group that has it.
+pub(crate) const HIDES_NEW: &str = "has consolidated metadata, so its readers would not see what comes below it; take \
+                                    these out first, and consolidate again afterwards";
+
 /// What the document of a group of Zarr v3 has, if it is not null.
 pub(crate) fn of(document: &Value) -> Option<&Value> {
     document.get(FIELD).filter(|said| !said.is_null())

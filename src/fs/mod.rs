@@ -23,6 +23,8 @@ mod output;
 mod publish;
 pub(crate) mod system;
 
+use std::path::Path;
+
 pub(crate) use identity::Identity;
 pub(crate) use lock::{FileLock, LOCK_FILE, Lock};
 pub(crate) use names::is_partial;
@@ -37,3 +39,11 @@ pub(crate) use publish::{
 };
 #[cfg(feature = "offline")]
 pub(crate) use publish::{folders_below, publish, publish_new, put, remove_folder, remove_links, rename};
+
+/// Groups around a dataset, or a node, that are looked at.
+const ABOVE_MAX: usize = 16;
+
+/// The folders above a path that may be groups around it, the nearest first.
+pub(crate) fn folders_above(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().skip(1).take(ABOVE_MAX)
+}

@@ -111,7 +111,7 @@ pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
 }
 
 /// Lets a finished file or folder take a name, be there something that it may replace or not; for good, if that is
-/// wished.
+/// requested.
 pub(crate) fn rename(made: &Path, path: &Path, sync: bool) -> Result<()> {
     fs::rename(made, path).map_err(|error| Error::io("rename to", path, error))?;
     if sync { sync_folder_of(path) } else { Ok(()) }

@@ -29,7 +29,7 @@ pub(crate) fn complete(config: &mut Config, image: Option<&Config>) {
     config.label.get_or_insert_default();
     if config.pyramid.is_none() {
         let of_image = image.and_then(|image| image.pyramid.clone());
-        config.pyramid = of_image.map(|wish| Downsampling { method: Method::Mode, ..wish });
+        config.pyramid = of_image.map(|downsampling| Downsampling { method: Method::Mode, ..downsampling });
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
     fn refused(change: fn(&mut Config)) -> String {
         let mut config = Config { dtype: Dtype::U32, pyramid: None, ..image() };
         complete(&mut config, Some(&image()));
-        assert_eq!(config.pyramid.as_ref().map(|wish| wish.method), Some(Method::Mode));
+        assert_eq!(config.pyramid.as_ref().map(|downsampling| downsampling.method), Some(Method::Mode));
         assert!(check(&config, &image(), [2, 2]).is_ok());
         change(&mut config);
         check(&config, &image(), [2, 2]).expect_err("refused").to_string()

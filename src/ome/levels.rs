@@ -31,8 +31,8 @@ pub(crate) type Distances = [f64; 3];
 /// # Errors
 ///
 /// Why z can't be halved as asked, and what could be.
-pub(crate) fn distances(lengths: &[Length; 3], wish: &Downsampling) -> Result<Distances, String> {
-    if wish.depth != Depth::Auto {
+pub(crate) fn distances(lengths: &[Length; 3], downsampling: &Downsampling) -> Result<Distances, String> {
+    if downsampling.depth != Depth::Auto {
         return Ok([1.0; 3]);
     }
     units::comparable(lengths).ok_or_else(|| {
@@ -60,14 +60,19 @@ fn units_of(lengths: &[Length; 3]) -> String {
 
 /// The levels of an image of `shape`, the finest first. `depth`: of an image whose last dimension but two is of space,
 /// how far its pixels are apart. A length without an end is `u64::MAX`.
-pub(crate) fn levels(shape: &[u64], grid: &PixelGrid, depth: Option<Distances>, wish: &Downsampling) -> Vec<Level> {
+pub(crate) fn levels(
+    shape: &[u64],
+    grid: &PixelGrid,
+    depth: Option<Distances>,
+    downsampling: &Downsampling,
+) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut shape = shape.to_vec();
     let mut factors = vec![1; shape.len()];
-    while levels.len() < wish.levels.unwrap_or(usize::MAX) {
-        let steps = steps(&shape, &factors, depth, wish);
+    while levels.len() < downsampling.levels.unwrap_or(usize::MAX) {
+        let steps = steps(&shape, &factors, depth, downsampling);
         let is_small = shape.iter().rev().take(2).all(|length| *length <= SMALL);
-        if steps.iter().all(|step| *step == 1) || (wish.levels.is_none() && is_small) {
+        if steps.iter().all(|step| *step == 1) || (downsampling.levels.is_none() && is_small) {
             break;
         }
         let places = shape.iter_mut().zip(&mut factors).zip(&steps);
@@ -75,21 +80,23 @@ pub(crate) fn levels(shape: &[u64], grid: &PixelGrid, depth: Option<Distances>, 
             *length = length.div_ceil(*step);
             *factor *= step;
         });
-        levels.push(Level { shape: shape.clone(), steps, grid: grid.level(&factors, wish.method) });
+        levels.push(Level { shape: shape.clone(), steps, grid: grid.level(&factors, downsampling.method) });
     }
     levels
 }
 
 /// By what each dimension of a level is halved, or not.
-fn steps(shape: &[u64], factors: &[u64], depth: Option<Distances>, wish: &Downsampling) -> Vec<u64> {
+fn steps(shape: &[u64], factors: &[u64], depth: Option<Distances>, downsampling: &Downsampling) -> Vec<u64> {
     let dims = shape.len();
     let mut steps = vec![1; dims];
-    for (dim, _) in [(dims - 2, wish.y), (dims - 1, wish.x)].into_iter().filter(|(_, is_halved)| *is_halved) {
+    for (dim, _) in
+        [(dims - 2, downsampling.y), (dims - 1, downsampling.x)].into_iter().filter(|(_, is_halved)| *is_halved)
+    {
         steps[dim] = shape[dim].clamp(1, 2);
     }
     if let Some(distances) = depth {
         let [z, y, x] = std::array::from_fn(|dim| distances[dim] * factors[dims - 3 + dim] as f64);
-        let is_halved = match wish.depth {
+        let is_halved = match downsampling.depth {
             Depth::Never => false,
             Depth::Always => true,
             Depth::Auto => z <= y.max(x),
@@ -105,30 +112,30 @@ fn steps(shape: &[u64], factors: &[u64], depth: Option<Distances>, wish: &Downsa
 mod tests {
     use super::*;
 
-    fn shapes(shape: &[u64], wish: &Downsampling) -> Vec<Vec<u64>> {
+    fn shapes(shape: &[u64], downsampling: &Downsampling) -> Vec<Vec<u64>> {
         let grid = PixelGrid { scale: vec![1.0; shape.len()], translation: None };
-        levels(shape, &grid, Some([1.0; 3]).filter(|_| shape.len() > 2), wish)
+        levels(shape, &grid, Some([1.0; 3]).filter(|_| shape.len() > 2), downsampling)
             .into_iter()
             .map(|level| level.shape)
             .collect()
     }
 
     #[test]
-    fn levels_end_where_they_are_small_or_as_wished() {
-        let wish = Downsampling::default();
-        assert_eq!(shapes(&[9, 7, 1000, 257], &wish), [[9, 7, 500, 129], [9, 7, 250, 65]]);
-        assert!(shapes(&[256, 256], &wish).is_empty());
-        let two = Downsampling { levels: Some(2), ..wish };
+    fn levels_end_where_they_are_small_or_as_asked_for() {
+        let downsampling = Downsampling::default();
+        assert_eq!(shapes(&[9, 7, 1000, 257], &downsampling), [[9, 7, 500, 129], [9, 7, 250, 65]]);
+        assert!(shapes(&[256, 256], &downsampling).is_empty());
+        let two = Downsampling { levels: Some(2), ..downsampling };
         assert_eq!(shapes(&[3, 5, 1], &two), [[3, 3, 1], [3, 2, 1]]);
         assert_eq!(shapes(&[3, 2, 1], &two), [[3, 1, 1]]);
     }
 
     #[test]
     fn each_direction_can_be_kept() {
-        let wish = Downsampling { levels: Some(1), ..Downsampling::default() };
-        let only_x = Downsampling { y: false, ..wish.clone() };
+        let downsampling = Downsampling { levels: Some(1), ..Downsampling::default() };
+        let only_x = Downsampling { y: false, ..downsampling.clone() };
         assert_eq!(shapes(&[4, 6, 8], &only_x), [[4, 6, 4]]);
-        let only_z = Downsampling { y: false, x: false, depth: Depth::Always, ..wish };
+        let only_z = Downsampling { y: false, x: false, depth: Depth::Always, ..downsampling };
         assert_eq!(shapes(&[5, 6, 8], &only_z), [[3, 6, 8]]);
         // An open end is halved, too.
         assert_eq!(shapes(&[u64::MAX, 6, 8], &only_z), [[1 << 63, 6, 8]]);

@@ -95,8 +95,8 @@ pub(crate) fn image_attributes(config: &Config, channels: &[Channel], levels: &[
     let all = std::iter::once(("0", &finest)).chain(levels.iter().copied());
     let axes = config.dims.iter().map(AxisEntry::of);
     let mut multiscale = multiscales::image(config.ome, config.name.as_deref(), axes, all);
-    if let Some(wish) = config.pyramid.as_ref().filter(|_| !levels.is_empty()) {
-        multiscales::describe_levels(&mut multiscale, wish, multiscales::WRITER);
+    if let Some(downsampling) = config.pyramid.as_ref().filter(|_| !levels.is_empty()) {
+        multiscales::describe_levels(&mut multiscale, downsampling, multiscales::WRITER);
     }
     let mut ome = json!({"version": config.ome, "multiscales": [multiscale]});
     if !channels.is_empty() {

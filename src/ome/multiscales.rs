@@ -342,8 +342,8 @@ pub(crate) fn replace_places(ome: &mut Value, grids: &[PixelGrid], changed: &[us
 }
 
 /// Says in an entry of `multiscales` how its levels were made, and by what.
-pub(crate) fn describe_levels(multiscale: &mut Map<String, Value>, wish: &Downsampling, by: &str) {
-    multiscale.insert("type".to_owned(), json!(wish.method));
+pub(crate) fn describe_levels(multiscale: &mut Map<String, Value>, downsampling: &Downsampling, by: &str) {
+    multiscale.insert("type".to_owned(), json!(downsampling.method));
     let metadata = multiscale.entry("metadata").or_insert_with(|| json!({}));
     if !metadata.is_object() {
         *metadata = json!({});
@@ -352,8 +352,8 @@ pub(crate) fn describe_levels(multiscale: &mut Map<String, Value>, wish: &Downsa
         json!("Each level is made of the one before: of two rows, columns, and perhaps planes, one");
     metadata["method"] = json!(by);
     metadata["version"] = json!(env!("CARGO_PKG_VERSION"));
-    metadata["kwargs"] = json!({"method": wish.method, "z": wish.depth});
-    for (name, is_halved) in [("y", wish.y), ("x", wish.x)] {
+    metadata["kwargs"] = json!({"method": downsampling.method, "z": downsampling.depth});
+    for (name, is_halved) in [("y", downsampling.y), ("x", downsampling.x)] {
         if !is_halved {
             metadata["kwargs"][name] = json!("never");
         }

@@ -13,6 +13,6 @@ mod plane;
 mod transpose;
 
 pub use channel::Interleaved;
-pub use orientation::Orientation;
+pub use orientation::{Flip, Orientation};
 pub use packed::{Packing, Unpacker};
 pub use plane::Plane;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plane::Plane;
 use super::transpose::{copy_line, transpose};
+use crate::named::named;
 #[cfg(target_arch = "x86_64")]
 use crate::processor::has_avx2;
 
@@ -18,18 +19,53 @@ const LINE: usize = 64;
 pub struct Orientation {
     /// Rows become columns.
     pub transpose: bool,
-    /// The last row becomes the first, after that.
-    pub flip_rows: bool,
-    /// The last column becomes the first, after that.
-    pub flip_columns: bool,
+    /// What is reversed after that.
+    pub flip: Flip,
+}
+
+/// Which order of an image is reversed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Flip {
+    /// None.
+    #[default]
+    None,
+    /// That of the rows: the last becomes the first.
+    Rows,
+    /// That of the columns.
+    Columns,
+    /// That of both, which is half a turn.
+    Both,
+}
+
+named!(Flip, "orientation.flip", {
+    None => "none",
+    Rows => "rows",
+    Columns => "columns",
+    Both => "both",
+});
+
+impl Flip {
+    /// Whether the last row becomes the first.
+    pub const fn has_rows(self) -> bool {
+        matches!(self, Self::Rows | Self::Both)
+    }
+
+    /// Whether the last column becomes the first.
+    pub const fn has_columns(self) -> bool {
+        matches!(self, Self::Columns | Self::Both)
+    }
 }
 
 impl Orientation {
     /// Counterclockwise turns by 90 degrees, as `numpy.rot90` makes them. Negative ones are clockwise.
     #[must_use]
     pub fn quarter_turns(turns: i32) -> Self {
-        let turns = turns.rem_euclid(4);
-        Self { transpose: turns % 2 == 1, flip_rows: turns == 1 || turns == 2, flip_columns: turns >= 2 }
+        match turns.rem_euclid(4) {
+            1 => Self { transpose: true, flip: Flip::Rows },
+            2 => Self { transpose: false, flip: Flip::Both },
+            3 => Self { transpose: true, flip: Flip::Columns },
+            _ => Self::default(),
+        }
     }
 
     /// Where the pixels of a rectangle of the turned image lie in an image of this many rows and columns: the first row
@@ -52,8 +88,8 @@ impl Orientation {
             sides[0],
             sides[1]
         );
-        let y = if self.flip_rows { sides[0] - y - rows } else { y };
-        let x = if self.flip_columns { sides[1] - x - columns } else { x };
+        let y = if self.flip.has_rows() { sides[0] - y - rows } else { y };
+        let x = if self.flip.has_columns() { sides[1] - x - columns } else { x };
         if self.transpose { ([x, y], [columns, rows]) } else { ([y, x], [rows, columns]) }
     }
 
@@ -91,9 +127,9 @@ impl Orientation {
     fn flip<const S: usize>(self, part: Part<'_>, out: &mut [u8]) {
         let [rows, columns] = part.counts;
         for i in 0..rows {
-            let row = part.row(if self.flip_rows { rows - 1 - i } else { i }, 0, columns * S, S);
+            let row = part.row(if self.flip.has_rows() { rows - 1 - i } else { i }, 0, columns * S, S);
             let place = &mut out[i * part.out_stride..][..columns * S];
-            if self.flip_columns { reverse::<S>(row, place) } else { place.copy_from_slice(row) }
+            if self.flip.has_columns() { reverse::<S>(row, place) } else { place.copy_from_slice(row) }
         }
     }
 
@@ -108,12 +144,12 @@ impl Orientation {
             for top in (0..rows).step_by(side) {
                 let height = side.min(rows - top);
                 for j in 0..height {
-                    let row = if self.flip_columns { rows - 1 - top - j } else { top + j };
+                    let row = if self.flip.has_columns() { rows - 1 - top - j } else { top + j };
                     copy_start(part.row(row, left, width * S, S), &mut block.0[j]);
                 }
                 transpose::<S, N>(&block.0, &mut turned.0);
                 for i in 0..width {
-                    let row = if self.flip_rows { columns - 1 - left - i } else { left + i };
+                    let row = if self.flip.has_rows() { columns - 1 - left - i } else { left + i };
                     copy_start(&turned.0[i][..height * S], &mut out[row * part.out_stride + top * S..]);
                 }
             }
@@ -176,15 +212,10 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Orientation; 8] = {
-        let mut all = [Orientation { transpose: false, flip_rows: false, flip_columns: false }; 8];
-        let mut i = 0;
-        while i < 8 {
-            all[i] = Orientation { transpose: i & 4 != 0, flip_rows: i & 2 != 0, flip_columns: i & 1 != 0 };
-            i += 1;
-        }
-        all
-    };
+    fn all() -> Vec<Orientation> {
+        let with = |&flip: &Flip| [false, true].map(|transpose| Orientation { transpose, flip });
+        Flip::ALL.iter().flat_map(with).collect()
+    }
 
     /// The whole turned image, pixel by pixel.
     fn definition(orientation: Orientation, image: &[Vec<&[u8]>], columns: usize) -> Vec<Vec<Vec<u8>>> {
@@ -193,10 +224,10 @@ mod tests {
         if orientation.transpose {
             turned = (0..columns).map(|x| turned.iter().map(|row| row[x].clone()).collect()).collect();
         }
-        if orientation.flip_rows {
+        if orientation.flip.has_rows() {
             turned.reverse();
         }
-        if orientation.flip_columns {
+        if orientation.flip.has_columns() {
             turned.iter_mut().for_each(|row| row.reverse());
         }
         turned
@@ -226,7 +257,7 @@ mod tests {
     #[test]
     fn images_round_the_size_of_blocks_are_turned_as_defined() {
         let sides: &[usize] = if cfg!(miri) { &[5] } else { &[0, 1, 7, 8, 9, 16, 31, 33, 64, 65, 130] };
-        for (orientation, pixel_bytes) in ALL.into_iter().flat_map(|one| [1, 2, 4, 8].map(|bytes| (one, bytes))) {
+        for (orientation, pixel_bytes) in all().into_iter().flat_map(|one| [1, 2, 4, 8].map(|bytes| (one, bytes))) {
             for (rows, columns) in sides.iter().flat_map(|rows| sides.iter().map(move |columns| (*rows, *columns))) {
                 check(orientation, pixel_bytes, [rows, columns], 0, [0; 4]);
             }
@@ -236,7 +267,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_tile_is_turned_as_defined(
-            orientation in prop::sample::select(ALL.to_vec()),
+            orientation in prop::sample::select(all()),
             pixel_bytes in prop::sample::select(vec![1_usize, 2, 4, 8]),
             sides in [0_usize..if cfg!(miri) { 9 } else { 150 }, 0..if cfg!(miri) { 9 } else { 150 }],
             gap in 0_usize..20,

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::volume;
-use crate::config::{Config, IndexLocation, OmeVersion, Volume};
+use crate::config::{Config, FillValue, IndexLocation, OmeVersion, Volume};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
@@ -38,9 +38,11 @@ pub(super) fn check(config: &Config) -> Result<()> {
     if config.ome == OmeVersion::V0_6 && !rules.ome_versions.contains(&config.ome) {
         return refuse("ome", &config.ome, "OME-Zarr 0.6 is Zarr v3; leave this at 0.5, or choose the dialect zarr3");
     }
-    // Of floats, the zero below 0 has other bytes.
-    let is_float = matches!(config.dtype, Dtype::F32 | Dtype::F64);
-    let is_zero = config.fill_value == 0.0 && !(is_float && config.fill_value.is_sign_negative());
+    let is_zero = match config.fill_value {
+        FillValue::Integer(number) => number == 0,
+        // Of floats, the zero below 0 has other bytes.
+        FillValue::Float(number) => number == 0.0 && !(config.dtype.is_float() && number.is_sign_negative()),
+    };
     if !is_zero && !rules.fill_values {
         return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
     }

@@ -77,17 +77,17 @@ pub(super) fn check_names(config: &Config) -> Result<()> {
 
 pub(super) fn acquisition_order(config: &Config) -> Result<Vec<usize>> {
     let outer = &config.dims[..config.dims.len() - 2];
-    let wished = &config.acquisition_order;
-    if wished.is_empty() {
+    let requested = &config.acquisition_order;
+    if requested.is_empty() {
         return Ok((0..outer.len()).collect());
     }
     let refuse = |reason: &str| {
         let names: Vec<_> = outer.iter().map(|dim| dim.name.as_str()).collect();
         let reason = format!("{reason}; name each outer dimension once, slowest first: {}", names.join(", "));
-        Error::config("acquisition_order", format_args!("[{}]", wished.join(", ")), reason)
+        Error::config("acquisition_order", format_args!("[{}]", requested.join(", ")), reason)
     };
     let place = |name: &String| outer.iter().position(|dim| dim.name == *name);
-    let order: Option<Vec<usize>> = wished.iter().map(place).collect();
+    let order: Option<Vec<usize>> = requested.iter().map(place).collect();
     let order = order.ok_or_else(|| refuse("there is no such dimension"))?;
     let mut sorted = order.clone();
     sorted.sort_unstable();

@@ -1,7 +1,7 @@
 //! One frame, and how it lies in a ring buffer.
 
 use super::camera::CameraFrame;
-use crate::config::{Config, FrameLayout};
+use crate::config::{Config, FillValue, FrameLayout};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
@@ -83,12 +83,21 @@ impl FramePlan {
 /// One element of the fill value in the byte order of the machine, which is the one that documents declare.
 fn fill_element(config: &Config) -> Result<Vec<u8>> {
     let (value, dtype) = (config.fill_value, config.dtype);
-    // The largest of 64 bits has no `f64`, so the one above stands for it, as it does where documents are read.
-    let largest = dtype.integers().map(|integers| *integers.end()).filter(|largest| *largest as f64 == value);
-    let whole = largest.or((value.fract() == 0.0).then_some(value as i128));
-    let element = dtype.element(value, whole).ok_or_else(|| {
-        let value = format!("{value:?}");
-        Error::config("fill_value", value.trim_end_matches(".0"), format!("{dtype} holds {}", dtype.holds()))
-    })?;
-    Ok(element[..dtype.size()].to_vec())
+    let refuse = |reason: String| Err(Error::config("fill_value", value, reason));
+    let (float, whole) = match value {
+        FillValue::Integer(whole) => (whole as f64, Some(whole)),
+        FillValue::Float(float) => (float, (float.fract() == 0.0).then_some(float as i128)),
+    };
+    let Some(element) = dtype.element(float, whole) else {
+        return refuse(format!("{dtype} holds {}", dtype.holds()));
+    };
+    let element = &element[..dtype.size()];
+    if let (FillValue::Integer(integer), true) = (value, dtype.is_float()) {
+        let nearest = dtype.value(element);
+        if nearest as i128 != integer {
+            let nearest = FillValue::Float(nearest);
+            return refuse(format!("{dtype} does not hold it exactly; the nearest number that it holds is {nearest}"));
+        }
+    }
+    Ok(element.to_vec())
 }

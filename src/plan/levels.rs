@@ -23,8 +23,8 @@ const LEVELS_MAX: usize = 32;
 /// The levels of an image of this layout, with the configuration of each, the finest first. `span`: frames that the
 /// ring of level 0 must hold at once.
 pub(super) fn levels(config: &Config, layout: &Layout, span: u64) -> Result<Vec<(Level, Config)>> {
-    let Some(wish) = &config.pyramid else { return Ok(Vec::new()) };
-    check(config, wish)?;
+    let Some(downsampling) = &config.pyramid else { return Ok(Vec::new()) };
+    check(config, downsampling)?;
     let shape: Vec<u64> = config.dims.iter().map(|dim| dim.size.unwrap_or(u64::MAX)).collect();
     let length = |dim: &Dim| Length { number: dim.scale, unit: dim.unit.clone().filter(|unit| !unit.is_empty()) };
     let depth = match config.dims.last_chunk::<3>() {
@@ -33,26 +33,29 @@ pub(super) fn levels(config: &Config, layout: &Layout, span: u64) -> Result<Vec<
             let refuse = |reason: String| {
                 let is_given = lengths[0].unit.is_some() && lengths[1..].iter().all(|length| length.unit.is_none());
                 let help = if is_given { "; the option `dims.scale` gives y and x a unit" } else { "" };
-                Error::config("pyramid.depth", wish.depth, reason + help)
+                Error::config("pyramid.depth", downsampling.depth, reason + help)
             };
-            Some(ome::levels::distances(&lengths, wish).map_err(refuse)?)
+            Some(ome::levels::distances(&lengths, downsampling).map_err(refuse)?)
         }
         _ => None,
     };
-    let levels = ome::levels::levels(&shape, &PixelGrid::of_dims(&config.dims), depth, wish);
+    let levels = ome::levels::levels(&shape, &PixelGrid::of_dims(&config.dims), depth, downsampling);
     Ok(levels.into_iter().map(|level| (level.clone(), of_level(config, layout, span, &level))).collect())
 }
 
-fn check(config: &Config, wish: &Downsampling) -> Result<()> {
+fn check(config: &Config, downsampling: &Downsampling) -> Result<()> {
     let refuse = |value: String, reason: String| Err(Error::config("pyramid", value, reason));
     if !rules(config.dialect).is_tree {
         let reason = "only zarr3 has levels; leave them out, or choose that dialect";
         return refuse(config.dialect.to_string(), reason.to_owned());
     }
     if let Some(why) = ome::incompatibility(&config.dims) {
-        return refuse(wish.method.to_string(), format!("levels are OME-Zarr's, which can't describe this: {why}"));
+        return refuse(
+            downsampling.method.to_string(),
+            format!("levels are OME-Zarr's, which can't describe this: {why}"),
+        );
     }
-    match wish.levels {
+    match downsampling.levels {
         Some(0) => return Err(Error::config("pyramid.levels", 0, "at least one is made; leave the pyramid out")),
         Some(count) if count > LEVELS_MAX => {
             return Err(Error::config("pyramid.levels", count, format!("at most {LEVELS_MAX} are possible")));
@@ -60,7 +63,7 @@ fn check(config: &Config, wish: &Downsampling) -> Result<()> {
         _ => {}
     }
     let has_depth = config.dims.len() > 2 && config.dims[config.dims.len() - 3].kind == DimKind::Space;
-    if !wish.y && !wish.x && (wish.depth == Depth::Never || !has_depth) {
+    if !downsampling.y && !downsampling.x && (downsampling.depth == Depth::Never || !has_depth) {
         let reason = "neither y nor x is halved, nor is z; leave the pyramid out";
         return Err(Error::config("pyramid.y", false, reason));
     }
@@ -192,13 +195,13 @@ mod tests {
         assert!(message.contains("only zarr3"), "{message}");
         let message = refused(|config| config.dims[1].kind = DimKind::Other);
         assert!(message.contains("1 of the dimensions"), "{message}");
-        for (wish, blamed) in [
+        for (downsampling, blamed) in [
             (Downsampling { levels: Some(0), ..Downsampling::default() }, "pyramid.levels = 0: "),
             (Downsampling { levels: Some(33), ..Downsampling::default() }, "pyramid.levels = 33: "),
             (Downsampling { y: false, x: false, method: Method::Max, ..Downsampling::default() }, "pyramid.y = "),
             (Downsampling { y: false, x: false, depth: Depth::Always, ..Downsampling::default() }, "pyramid.y = "),
         ] {
-            let error = Plan::new(&Config { pyramid: Some(wish), ..config() }).unwrap_err().to_string();
+            let error = Plan::new(&Config { pyramid: Some(downsampling), ..config() }).unwrap_err().to_string();
             assert!(error.starts_with(blamed), "{error}");
         }
     }

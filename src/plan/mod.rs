@@ -96,8 +96,8 @@ impl Plan {
     pub(crate) fn check_memory(&self, config: &Config) -> Result<()> {
         let Some(memory) = system::memory_bytes() else { return Ok(()) };
         let stride = self.frame.layout.buffer_bytes.next_multiple_of(PAGE) as u64;
-        let wished = (config.ring_bytes as u64 / stride).min(self.frames_total.unwrap_or(u64::MAX)) * stride;
-        if wished <= memory {
+        let requested = (config.ring_bytes as u64 / stride).min(self.frames_total.unwrap_or(u64::MAX)) * stride;
+        if requested <= memory {
             return Ok(());
         }
         let reason = format!("more than the memory of this machine, {memory} bytes; the ring takes all of it at once");

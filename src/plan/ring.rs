@@ -123,18 +123,18 @@ impl RingPlan {
 }
 
 /// How far beyond the newest frame a number may leap.
-fn leap_max(wished: u64, window: u64) -> Result<u64> {
+fn leap_max(requested: u64, window: u64) -> Result<u64> {
     let usual = LEAP_MIN.max(4 * window);
     let most = LEAP_MAX.max(usual);
-    match wished {
+    match requested {
         0 => Ok(usual),
-        _ if wished <= most => Ok(wished),
+        _ if requested <= most => Ok(requested),
         _ => {
             let reason = format!(
                 "at most {most}: each number that a leap leaves out may have to be settled by itself, so the run would \
                  take very long to end after one garbled number"
             );
-            Err(Error::config("leap_max", wished, reason))
+            Err(Error::config("leap_max", requested, reason))
         }
     }
 }
@@ -146,8 +146,8 @@ fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Res
     let frame_stride = buffer_bytes.checked_next_multiple_of(PAGE).filter(|&stride| stride > 0).ok_or_else(|| {
         Error::config("frame_layout.buffer_bytes", buffer_bytes, "is no length that a buffer can have")
     })?;
-    let wished = config.ring_bytes / frame_stride;
-    let affordable = wished.min(RING_FRAMES_MAX);
+    let requested = config.ring_bytes / frame_stride;
+    let affordable = requested.min(RING_FRAMES_MAX);
     let span = layers.frames_a_block();
     // One frame to fill while the layers of one block are complete, and one to spare.
     let needed = span.saturating_add(2).min(total);
@@ -163,7 +163,7 @@ fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Res
         };
         return Err(Error::config("ring_bytes", config.ring_bytes, reason));
     }
-    let note = (affordable < wished && (affordable as u64) < total).then(|| {
+    let note = (affordable < requested && (affordable as u64) < total).then(|| {
         let (given, used) = (config.ring_bytes, affordable * frame_stride);
         format!("ring_bytes = {given}: a ring has at most {RING_FRAMES_MAX} frames, for which {used} bytes suffice")
     });

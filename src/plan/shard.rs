@@ -47,8 +47,8 @@ pub(crate) struct ShardPlan {
     pub(crate) across_frame: usize,
     /// From one slot's start to the next.
     pub(crate) slot_bytes: usize,
-    /// Bytes of a slot before its header: so many that chunks start on a page where they can then be written past the
-    /// page cache from the ring itself, else 0.
+    /// Bytes of a slot before its header. Where chunks can be written past the page cache from the ring itself, these
+    /// let each start on a page; else 0.
     pub(crate) lead_bytes: usize,
     pub(crate) first_slot_at: u64,
     /// The length of a shard file while it is being filled.

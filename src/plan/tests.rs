@@ -189,7 +189,7 @@ fn layout() -> impl Strategy<Value = Option<FrameLayout>> {
     prop_oneof![3 => Just(None), 1 => layout.prop_map(Some)]
 }
 
-/// Most wishes would be refused for their dialect, so that fits what else is wished for as often as not.
+/// Most configurations would be refused for their dialect, so every second one has a dialect that fits the rest.
 fn config() -> impl Strategy<Value = Config> {
     let dtype = prop::sample::select(vec![Dtype::U8, Dtype::U16, Dtype::I32, Dtype::F64]);
     let dialect = prop::sample::select(vec![
@@ -201,11 +201,11 @@ fn config() -> impl Strategy<Value = Config> {
     ]);
     let storage = prop::sample::select(vec![StorageKind::Auto, StorageKind::Mapped, StorageKind::Direct]);
     let placement = prop::sample::select(vec![Placement::Auto, Placement::Fixed, Placement::Packed]);
-    let means = (length(), prop_oneof![3 => 0..9_usize, 1 => length()], number(), 0..20_usize, any::<[bool; 3]>());
+    let resources = (length(), prop_oneof![3 => 0..9_usize, 1 => length()], number(), 0..20_usize, any::<[bool; 3]>());
     let format = (dtype, dialect, dims(), codec(), volume(), layout());
-    (format, (storage, placement), means).prop_map(|(format, (storage, placement), means)| {
+    (format, (storage, placement), resources).prop_map(|(format, (storage, placement), resources)| {
         let (dtype, dialect, dims, mut codec, volume, frame_layout) = format;
-        let (ring_bytes, workers, leap_max, fields, [fits, at_start, index_checksum]) = means;
+        let (ring_bytes, workers, leap_max, fields, [fits, at_start, index_checksum]) = resources;
         if fits && dialect != Dialect::Zarr3 {
             codec.checksum = false;
         }
@@ -300,7 +300,7 @@ fn a_chunk_of_two_gigabytes_is_not_made_to_learn_how_long_it_may_become() {
 }
 
 #[test]
-fn a_ring_that_is_smaller_than_it_was_wished_says_so() {
+fn a_ring_that_is_smaller_than_it_was_asked_for_says_so() {
     let plan = |size, ring_bytes| {
         let dims = vec![Dim::time(size), Dim::y(16), Dim::x(16)];
         Plan::new(&Config { dims, ring_bytes, ..Config::default() }).unwrap().ring

@@ -441,10 +441,10 @@ mod tests {
         refused(config(five, Volume::default()), "zarr3");
         let blosc = Config { codec: Codec::default(), ..config(dims(None), Volume::default()) };
         refused(blosc, "gzip");
-        let filled = Config { fill_value: 1.0, ..config(dims(None), Volume::default()) };
+        let filled = Config { fill_value: 1.into(), ..config(dims(None), Volume::default()) };
         refused(filled, "fill_value");
         // A reader fills what is not there with zeros, whose bytes these are not; integers have one zero.
-        let below_zero = |dtype| Config { dtype, fill_value: -0.0, ..config(dims(None), Volume::default()) };
+        let below_zero = |dtype| Config { dtype, fill_value: (-0.0).into(), ..config(dims(None), Volume::default()) };
         refused(below_zero(Dtype::F32), "fill_value = -0");
         Plan::new(&below_zero(Dtype::U16)).unwrap();
     }

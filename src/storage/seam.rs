@@ -22,6 +22,11 @@ pub(crate) const PUTS_AT_ONCE: usize = 4;
 /// are no workers, except [`Blob::write_at`].
 ///
 /// What a run has left that was killed is recovered in a folder: that of the files under their keys.
+///
+/// Of a run that goes on, `Acquisition::read_frame` (a Python `view`, too) finds the frames that lie in the ring, and
+/// with [`Blob::read_at`] those in open shards. A storage has no call to read closed ones, so that frames in these are
+/// [`Error::Unsupported`](crate::Error::Unsupported), also with [`Memory`](crate::Memory); of the crate's own folders
+/// and archives they are read.
 pub trait Storage: fmt::Debug + Send + Sync {
     /// The storage's name for summaries: `mapped`, `buffered`, …
     fn name(&self) -> &'static str;
@@ -181,7 +186,7 @@ pub trait Blob: Send + Sync {
     }
 
     /// Reads what was written at `offset`, for whoever looks at a run in progress: with it, `Acquisition::read_frame`
-    /// also finds frames in shards that are open. Of those that are closed, a storage of the caller's own gives none.
+    /// also finds frames in shards that are open.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let _ = (offset, bytes);
         Err(io::ErrorKind::Unsupported.into())

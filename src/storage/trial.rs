@@ -145,6 +145,13 @@ pub struct StorageTrial {
     pub time: Duration,
 }
 
+impl Default for StorageTrial {
+    /// Writes of 512 KiB until they are on the device, for a second.
+    fn default() -> Self {
+        Self { write_bytes: 512 << 10, sync: true, time: Duration::from_secs(1) }
+    }
+}
+
 /// Tries the ways of writing in `folder`: fresh, reserved files, several writes at once. Returns those that are
 /// possible and safe there, with bytes per second; `StorageKind::Auto` takes about the fastest.
 ///

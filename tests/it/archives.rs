@@ -162,8 +162,8 @@ fn a_reader_follows_an_archive_that_is_written() {
             // An index at the start follows only while it fits a sector.
             let dims = vec![Dim::time(None).chunk(1).shard(30), Dim::y(16), Dim::x(16)];
             let checkpoint_every = Duration::from_millis(10);
-            let means = Config { placement, index_location, storage, checkpoint_every, sync: true, ..tiny(None, 32) };
-            let acquisition = Acquisition::create(&path, Config { dims, ..means }).unwrap();
+            let base = Config { placement, index_location, storage, checkpoint_every, sync: true, ..tiny(None, 32) };
+            let acquisition = Acquisition::create(&path, Config { dims, ..base }).unwrap();
             assert_eq!(zip::wrong(&path), [""; 0]);
             // All in the first shard, which stays open.
             for frames in [3, 9, 20] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use shardwright::offline::Array;
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dim, Dtype, Error, FrameLayout, Memory, Orientation, PixelFormat,
+    Acquisition, Codec, Compressor, Config, Dim, Dtype, Error, Flip, FrameLayout, Memory, Orientation, PixelFormat,
     Placement, Record, StorageKind,
 };
 
@@ -58,10 +58,10 @@ fn turned(orientation: Orientation, pixels: &[u16], columns: usize) -> Vec<Vec<u
     if orientation.transpose {
         rows = (0..columns).map(|x| rows.iter().map(|row| row[x]).collect()).collect();
     }
-    if orientation.flip_rows {
+    if orientation.flip.has_rows() {
         rows.reverse();
     }
-    if orientation.flip_columns {
+    if orientation.flip.has_columns() {
         rows.iter_mut().for_each(|row| row.reverse());
     }
     rows
@@ -162,9 +162,8 @@ fn written(camera: &Camera, config: Config) -> Vec<u8> {
 }
 
 fn camera() -> impl Strategy<Value = Camera> {
-    let orientation = (any::<bool>(), any::<bool>(), any::<bool>());
-    let orientation =
-        orientation.prop_map(|(transpose, flip_rows, flip_columns)| Orientation { transpose, flip_rows, flip_columns });
+    let orientation = (any::<bool>(), proptest::sample::select(Flip::ALL));
+    let orientation = orientation.prop_map(|(transpose, flip)| Orientation { transpose, flip });
     let apart = proptest::option::of((0..9usize, 0..40usize));
     let format = proptest::sample::select(&FORMATS[..]);
     (1..40usize, 1..70usize, format, 0..15u32, orientation, apart).prop_map(

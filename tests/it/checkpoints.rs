@@ -33,9 +33,9 @@ fn a_reader_follows_a_running_acquisition() {
             let path = folder.path().join("run.zarr");
             // An index at the start follows only while it fits a sector.
             let dims = vec![Dim::time(None).chunk(2).shard(60), Dim::y(16), Dim::x(16)];
-            let means =
+            let base =
                 Config { placement, index_location, storage, checkpoint_every: OFTEN, sync: true, ..tiny(None, 32) };
-            let acquisition = Acquisition::create(&path, Config { dims, ..means }).unwrap();
+            let acquisition = Acquisition::create(&path, Config { dims, ..base }).unwrap();
             // All in the first shard, which stays open.
             for frames in [4, 20] {
                 let taken = acquisition.stats().frames_accepted;
@@ -243,8 +243,8 @@ fn where_an_index_could_be_torn_nothing_is_durable_before_the_close() {
         let folder = on_disk();
         let dims = vec![Dim::time(None).chunk(1).shard(shard), Dim::y(16), Dim::x(16)];
         let index_location = IndexLocation::Start;
-        let means = Config { index_location, index_checksum, checkpoint_every: OFTEN, sync: true, ..tiny(None, 32) };
-        let acquisition = Acquisition::create(folder.path().join("run.zarr"), Config { dims, ..means }).unwrap();
+        let base = Config { index_location, index_checksum, checkpoint_every: OFTEN, sync: true, ..tiny(None, 32) };
+        let acquisition = Acquisition::create(folder.path().join("run.zarr"), Config { dims, ..base }).unwrap();
         (0..5).for_each(|number| assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1));
         match at_once {
             true => wait_until("the frames are durable", || acquisition.stats().frames_durable == 5),
@@ -292,22 +292,22 @@ struct Kind {
 }
 
 impl Kind {
-    fn new(wishes: Config, depth: u64) -> Self {
+    fn new(config: Config, depth: u64) -> Self {
         let log = FaultLog::default();
         // A volume's shards get their length from its bits.
-        let shard = if wishes.dialect == Dialect::Precomputed { 0 } else { 8 * depth };
+        let shard = if config.dialect == Dialect::Precomputed { 0 } else { 8 * depth };
         let dims = vec![Dim::time(None).chunk(depth).shard(shard), Dim::y(16), Dim::x(16)];
         let codec = Codec { compressor: Compressor::None, checksum: false };
-        let means = tiny(None, 128);
+        let base = tiny(None, 128);
         let config = Config {
             dims,
             codec,
             checkpoint_every: OFTEN,
             sync: true,
             workers: 2,
-            dtype: means.dtype,
-            ring_bytes: means.ring_bytes,
-            ..wishes
+            dtype: base.dtype,
+            ring_bytes: base.ring_bytes,
+            ..config
         };
         let acquisition = Acquisition::create_in(Arc::new(log.clone()), config.clone()).unwrap();
         let mut durable = 0;
@@ -396,10 +396,10 @@ impl Kind {
 
 #[test]
 fn after_a_loss_of_power_all_that_was_durable_is_there_and_nothing_is_wrong() {
-    let mut wishes = Vec::new();
+    let mut configs = Vec::new();
     for placement in [Placement::Fixed, Placement::Packed] {
         for index_location in [IndexLocation::End, IndexLocation::Start] {
-            wishes.push(Config { placement, index_location, ..Config::default() });
+            configs.push(Config { placement, index_location, ..Config::default() });
         }
         for (dialect, bits) in [
             (Dialect::Zarr3Transformer, None),
@@ -412,11 +412,11 @@ fn after_a_loss_of_power_all_that_was_durable_is_there_and_nothing_is_wrong() {
                 minishard_bits: Some(minishard),
                 ..Volume::default()
             });
-            wishes.push(Config { placement, dialect, volume, ..Config::default() });
+            configs.push(Config { placement, dialect, volume, ..Config::default() });
         }
     }
     // A chunk within a page, and one of several pages.
-    let kinds: Vec<_> = wishes.iter().flat_map(|w| [1, 40].map(|depth| Kind::new(w.clone(), depth))).collect();
+    let kinds: Vec<_> = configs.iter().flat_map(|w| [1, 40].map(|depth| Kind::new(w.clone(), depth))).collect();
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut random = move || {
         state ^= state << 13;

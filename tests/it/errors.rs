@@ -156,7 +156,7 @@ fn acquisition_orders_that_can_not_be() {
 
 #[test]
 fn values_that_can_not_be() {
-    let fill = |dtype, fill_value| Config { dtype, fill_value, ..tiny(None, 8) };
+    let fill = |dtype, fill_value: f64| Config { dtype, fill_value: fill_value.into(), ..tiny(None, 8) };
     refused_config("fill", fill(Dtype::U8, 256.0), "fill_value", "256", &["u8", "0 to 255"]);
     refused_config("fill", fill(Dtype::U16, -1.0), "fill_value", "-1", &["u16", "0 to 65535"]);
     refused_config("fill", fill(Dtype::I32, 0.5), "fill_value", "0.5", &["i32", "whole"]);

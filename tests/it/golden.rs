@@ -181,7 +181,7 @@ fn types_and_fill_values() {
     ] {
         for dialect in DIALECTS.into_iter().filter(|dialect| *dialect != Dialect::Precomputed) {
             let name = format!("{dtype}-{fill_value}-{}", dialect.name());
-            cases.push((name, Config { dtype, fill_value, ..config(dialect, Some(4)) }, vec![0, 3]));
+            cases.push((name, Config { dtype, fill_value: fill_value.into(), ..config(dialect, Some(4)) }, vec![0, 3]));
         }
     }
     compare_runs("types", cases);

@@ -116,8 +116,8 @@ fn repair(path: &Path, config: &Config, written: u64, told: &str) -> u64 {
     sound(path);
     let image = &found.images[0];
     let frames = frames_of(path, config, image.frames);
-    if let Some(wish) = &config.pyramid {
-        assert_eq!(crate::levels::compare_places(path, wish, false, image.frames + 1), 2, "{told}");
+    if let Some(downsampling) = &config.pyramid {
+        assert_eq!(crate::levels::compare_places(path, downsampling, false, image.frames + 1), 2, "{told}");
     }
     let whole = frames.iter().filter(|&&frame| frame == Frame::Whole).count() as u64;
     assert!(whole >= written, "{told}: {whole} frames of {written} are whole");
@@ -166,8 +166,8 @@ fn kill_writers(name: &str, layout: fn(u64) -> u64) {
         let path = folder.path().join(name);
         let written = killed_writer(&path, kill, after);
         let config = config(kill);
-        let means = (config.dialect, config.placement, config.index_location, config.storage);
-        let told = format!("kill {kill} after {after:?}, {means:?}");
+        let settings = (config.dialect, config.placement, config.index_location, config.storage);
+        let told = format!("kill {kill} after {after:?}, {settings:?}");
         if Array::open(&path).is_err() {
             assert_eq!(written, 0, "{told}: there is no dataset");
             continue;

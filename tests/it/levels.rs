@@ -9,7 +9,7 @@ use crate::common::{recovered, stopped, zip};
 use serde_json::Value;
 use shardwright::offline::{Array, Repack, RepackOptions};
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dataset, Dialect, Dim, Downsampling, Dtype, Orientation, PixelFormat,
+    Acquisition, Codec, Compressor, Config, Dataset, Dialect, Dim, Downsampling, Dtype, Flip, Orientation, PixelFormat,
     PyramidMethod, Record, RingFull,
 };
 use stopped::{commit, files, frame_bytes, sound};
@@ -36,9 +36,9 @@ fn one(pixels: &[u16], method: PyramidMethod) -> u16 {
 }
 
 /// A plane at half the size in the directions that are asked for.
-fn halved((pixels, [rows, columns]): &Plane, wish: &Downsampling) -> Plane {
+fn halved((pixels, [rows, columns]): &Plane, downsampling: &Downsampling) -> Plane {
     let step = |is_halved: bool| if is_halved { 2 } else { 1 };
-    let [down, right] = [step(wish.y), step(wish.x)];
+    let [down, right] = [step(downsampling.y), step(downsampling.x)];
     let shape = [rows.div_ceil(down), columns.div_ceil(right)];
     if pixels.iter().all(|&pixel| pixel == 0) {
         return (vec![0; shape[0] * shape[1]], shape);
@@ -47,7 +47,7 @@ fn halved((pixels, [rows, columns]): &Plane, wish: &Downsampling) -> Plane {
     for (y, x) in (0..shape[0]).flat_map(|y| (0..shape[1]).map(move |x| (y, x))) {
         let ys = (y * down..(y * down + down).min(*rows))
             .flat_map(|y| (x * right..(x * right + right).min(*columns)).map(move |x| pixels[y * columns + x]));
-        out.push(one(&ys.collect::<Vec<_>>(), wish.method));
+        out.push(one(&ys.collect::<Vec<_>>(), downsampling.method));
     }
     (out, shape)
 }
@@ -77,12 +77,12 @@ fn paths(image: &Path) -> Vec<String> {
 
 /// Compares each level with what the model makes of level 0. `whole`: each frame must be there that level 0 has; else
 /// chunks of it may also be missing. Returns how many levels there are.
-pub(crate) fn compare(image: &Path, wish: &Downsampling, whole: bool) -> usize {
-    compare_places(image, wish, whole, u64::MAX)
+pub(crate) fn compare(image: &Path, downsampling: &Downsampling, whole: bool) -> usize {
+    compare_places(image, downsampling, whole, u64::MAX)
 }
 
 /// As [`compare`], of this many places of the slowest dimension: an array may be declared for far more than came.
-pub(crate) fn compare_places(image: &Path, wish: &Downsampling, whole: bool, places: u64) -> usize {
+pub(crate) fn compare_places(image: &Path, downsampling: &Downsampling, whole: bool, places: u64) -> usize {
     let paths = paths(image);
     let finest = Array::open(image.join(&paths[0])).unwrap();
     let mut expected = frames(&finest, places);
@@ -92,7 +92,7 @@ pub(crate) fn compare_places(image: &Path, wish: &Downsampling, whole: bool, pla
         assert_eq!(level.shape()[..outer], finest.shape()[..outer], "{path}");
         for (number, (got, below)) in frames(&level, places).iter().zip(&mut expected).enumerate() {
             let is_missing_below = is_dark(below);
-            *below = halved(below, wish);
+            *below = halved(below, downsampling);
             let is_left_out = !whole && got.1 == below.1 && got.0.iter().zip(&below.0).all(|(&a, &b)| a == 0 || a == b);
             assert!(is_left_out || got == below, "frame {number} of level {path} is not made of the one below");
             assert!(!is_missing_below || is_dark(got), "level {path} has frame {number}, which level 0 lacks");
@@ -101,11 +101,11 @@ pub(crate) fn compare_places(image: &Path, wish: &Downsampling, whole: bool, pla
     paths.len() - 1
 }
 
-fn config(dims: Vec<Dim>, wish: Downsampling) -> Config {
+fn config(dims: Vec<Dim>, downsampling: Downsampling) -> Config {
     Config {
         dtype: Dtype::U16,
         dims,
-        pyramid: Some(wish),
+        pyramid: Some(downsampling),
         codec: Codec::from(Compressor::default()),
         ring_bytes: 1 << 20,
         workers: 2,
@@ -114,17 +114,17 @@ fn config(dims: Vec<Dim>, wish: Downsampling) -> Config {
     }
 }
 
-fn wish(method: PyramidMethod, levels: usize) -> Downsampling {
+fn downsampling(method: PyramidMethod, levels: usize) -> Downsampling {
     Downsampling { method, levels: Some(levels), ..Downsampling::default() }
 }
 
 #[test]
 fn each_method_makes_what_the_model_makes() {
     for (at, &method) in PyramidMethod::ALL.iter().enumerate() {
-        let wish = Downsampling { y: at != 2, x: at != 3, ..wish(method, 4) };
+        let downsampling = Downsampling { y: at != 2, x: at != 3, ..downsampling(method, 4) };
         let deep = 1 + at as u64 % 3;
         let dims = vec![Dim::time(None).chunk(deep).shard(6), Dim::y(37).chunk(16), Dim::x(23).chunk(9).shard(18)];
-        let config = config(dims, wish.clone());
+        let config = config(dims, downsampling.clone());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.ome.zarr");
         let acquisition = Acquisition::create(&path, config.clone()).unwrap();
@@ -134,7 +134,7 @@ fn each_method_makes_what_the_model_makes() {
         }
         let summary = acquisition.finish().unwrap();
         assert_eq!(summary.frames_missing, 7, "{method}");
-        assert_eq!(compare(&path, &wish, true), 4, "{method}");
+        assert_eq!(compare(&path, &downsampling, true), 4, "{method}");
         assert_eq!(summary.levels.iter().map(|level| level.path.as_str()).collect::<Vec<_>>(), ["1", "2", "3", "4"]);
         for level in &summary.levels {
             assert_eq!(Array::open(path.join(&level.path)).unwrap().shape(), level.shape);
@@ -146,26 +146,27 @@ fn each_method_makes_what_the_model_makes() {
 
 #[test]
 fn chunks_that_fill_in_turn_become_levels_in_any_order() {
-    let wish = wish(PyramidMethod::Mean, 2);
+    let downsampling = downsampling(PyramidMethod::Mean, 2);
     let dims = vec![Dim::time(None), Dim::channel(2), Dim::z(6).chunk(4).shard(8), Dim::y(9), Dim::x(11)];
     let order = ["t", "z", "c"].map(String::from).to_vec();
-    let config = Config { acquisition_order: order, workers: 3, ..config(dims, wish.clone()) };
+    let config = Config { acquisition_order: order, workers: 3, ..config(dims, downsampling.clone()) };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.ome.zarr");
     let acquisition = Acquisition::create(&path, config.clone()).unwrap();
     let missing = [3, 12, 13, 14, 40];
     (0..45).filter(|number| !missing.contains(number)).for_each(|number| commit(&acquisition, &config, number));
     acquisition.finish().unwrap();
-    assert_eq!(compare(&path, &wish, true), 2);
+    assert_eq!(compare(&path, &downsampling, true), 2);
     sound(&path);
 }
 
 #[test]
 fn the_smallest_ring_keeps_nobody_waiting_for_ever() {
     for deep in [1, 4] {
-        let wish = wish(PyramidMethod::Max, 3);
+        let downsampling = downsampling(PyramidMethod::Max, 3);
         let dims = vec![Dim::time(None).chunk(deep).shard(8), Dim::y(40).chunk(20), Dim::x(40)];
-        let config = Config { ring_bytes: (deep as usize + 2) * 4096, workers: 1, ..config(dims, wish.clone()) };
+        let config =
+            Config { ring_bytes: (deep as usize + 2) * 4096, workers: 1, ..config(dims, downsampling.clone()) };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.ome.zarr");
         let run = (path.clone(), config.clone());
@@ -175,15 +176,15 @@ fn the_smallest_ring_keeps_nobody_waiting_for_ever() {
             (0..100).filter(|number| number % 9 != 5).for_each(|number| commit(&acquisition, &config, number));
             acquisition.finish().unwrap();
         });
-        assert_eq!(compare(&path, &wish, true), 3);
+        assert_eq!(compare(&path, &downsampling, true), 3);
     }
 }
 
 #[test]
 fn an_aborted_run_leaves_no_level_ahead_of_level_0() {
-    let wish = wish(PyramidMethod::Median, 2);
+    let downsampling = downsampling(PyramidMethod::Median, 2);
     let dims = vec![Dim::time(None).chunk(2).shard(8), Dim::y(64).chunk(32), Dim::x(64)];
-    let config = config(dims, wish.clone());
+    let config = config(dims, downsampling.clone());
     let folder = tempfile::tempdir().unwrap();
     for frames in [0, 1, 37, 200] {
         let path = folder.path().join(format!("run-{frames}.ome.zarr"));
@@ -192,9 +193,9 @@ fn an_aborted_run_leaves_no_level_ahead_of_level_0() {
         acquisition.abort();
         assert_eq!(path.exists(), frames > 0);
         if frames > 0 {
-            compare(&path, &wish, false);
+            compare(&path, &downsampling, false);
             recovered(&path, true).unwrap();
-            compare(&path, &wish, false);
+            compare(&path, &downsampling, false);
             sound(&path);
         }
     }
@@ -203,9 +204,9 @@ fn an_aborted_run_leaves_no_level_ahead_of_level_0() {
 #[test]
 fn a_recovery_lets_no_level_have_what_level_0_lost() {
     for deep in [1, 3] {
-        let wish = wish(PyramidMethod::Decimate, 2);
+        let downsampling = downsampling(PyramidMethod::Decimate, 2);
         let dims = vec![Dim::time(None).chunk(deep).shard(6), Dim::y(16), Dim::x(16)];
-        let config = Config { checkpoint_every: Duration::from_millis(20), ..config(dims, wish.clone()) };
+        let config = Config { checkpoint_every: Duration::from_millis(20), ..config(dims, downsampling.clone()) };
         let folder = tempfile::tempdir().unwrap();
         let numbers: Vec<u64> = (0..18).filter(|number| *number != 4).collect();
         // The layer that lacks a frame waits for it.
@@ -221,7 +222,7 @@ fn a_recovery_lets_no_level_have_what_level_0_lost() {
         assert!(found.images[1].chunks_dropped > 0);
         sound(&path);
         // A layer that waits for a frame is in level 0 alone.
-        compare(&path, &wish, deep == 1);
+        compare(&path, &downsampling, deep == 1);
         let after = files(&path);
         assert!(!recovered(&path, true).unwrap().is_needed());
         assert!(files(&path) == after);
@@ -232,7 +233,7 @@ fn a_recovery_lets_no_level_have_what_level_0_lost() {
 #[test]
 fn a_level_that_becomes_an_image_by_itself_is_sound() {
     let dims = vec![Dim::time(None).chunk(2).shard(8), Dim::y(32).chunk(16), Dim::x(32)];
-    let config = config(dims, wish(PyramidMethod::Mean, 1));
+    let config = config(dims, downsampling(PyramidMethod::Mean, 1));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.ome.zarr");
     let acquisition = Acquisition::create(&path, config.clone()).unwrap();
@@ -254,8 +255,8 @@ fn images_of_a_dataset_have_levels_each() {
     let path = folder.path().join("both.ome.zarr");
     let dataset = Dataset::create(&path).unwrap();
     let dims = |side| vec![Dim::time(None), Dim::y(side), Dim::x(side + 3)];
-    let (left_wish, right_wish) = (wish(PyramidMethod::Mean, 2), wish(PyramidMethod::Min, 1));
-    let (left, right) = (config(dims(30), left_wish.clone()), config(dims(17), right_wish.clone()));
+    let (left_levels, right_levels) = (downsampling(PyramidMethod::Mean, 2), downsampling(PyramidMethod::Min, 1));
+    let (left, right) = (config(dims(30), left_levels.clone()), config(dims(17), right_levels.clone()));
     let first = dataset.acquisition("left", left.clone()).unwrap();
     let second = dataset.acquisition("right", right.clone()).unwrap();
     for number in 0..20 {
@@ -265,17 +266,18 @@ fn images_of_a_dataset_have_levels_each() {
     first.finish().unwrap();
     second.finish().unwrap();
     drop(dataset);
-    assert_eq!(compare(&path.join("left"), &left_wish, true), 2);
-    assert_eq!(compare(&path.join("right"), &right_wish, true), 1);
+    assert_eq!(compare(&path.join("left"), &left_levels, true), 2);
+    assert_eq!(compare(&path.join("right"), &right_levels, true), 1);
     sound(&path);
 }
 
 #[test]
 fn a_camera_that_pads_its_rows_gets_the_same_levels() {
-    let wish = wish(PyramidMethod::Mean, 1);
+    let downsampling = downsampling(PyramidMethod::Mean, 1);
     let dims = vec![Dim::time(None), Dim::y(10), Dim::x(7)];
     let layout = shardwright::FrameLayout { buffer_bytes: 32 + 10 * 24, offset: 32, row_stride: 24 };
-    let config = Config { frame_layout: Some(layout), ring_full: RingFull::Error, ..config(dims, wish.clone()) };
+    let config =
+        Config { frame_layout: Some(layout), ring_full: RingFull::Error, ..config(dims, downsampling.clone()) };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.ome.zarr");
     let acquisition = Acquisition::create(&path, config.clone()).unwrap();
@@ -289,13 +291,13 @@ fn a_camera_that_pads_its_rows_gets_the_same_levels() {
         frame.commit(number, Record::default()).unwrap();
     }
     acquisition.finish().unwrap();
-    compare(&path, &wish, true);
+    compare(&path, &downsampling, true);
 }
 
 #[test]
 fn pixels_that_a_camera_packs_or_turns_are_unpacked_for_levels() {
-    let wish = wish(PyramidMethod::Max, 2);
-    let turned = Orientation { transpose: true, flip_rows: true, flip_columns: false };
+    let downsampling = downsampling(PyramidMethod::Max, 2);
+    let turned = Orientation { transpose: true, flip: Flip::Rows };
     for (format, orientation) in [
         (PixelFormat::Mono12p, Orientation::default()),
         (PixelFormat::BigEndian, turned),
@@ -303,7 +305,7 @@ fn pixels_that_a_camera_packs_or_turns_are_unpacked_for_levels() {
         (PixelFormat::Plain, turned),
     ] {
         let dims = vec![Dim::time(None).chunk(2), Dim::y(12), Dim::x(20).chunk(8)];
-        let config = Config { pixel_format: format, orientation, ..config(dims, wish.clone()) };
+        let config = Config { pixel_format: format, orientation, ..config(dims, downsampling.clone()) };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.ome.zarr");
         let acquisition = Acquisition::create(&path, config).unwrap();
@@ -314,6 +316,6 @@ fn pixels_that_a_camera_packs_or_turns_are_unpacked_for_levels() {
         }
         acquisition.finish().unwrap();
         assert!(frames(&Array::open(path.join("0")).unwrap(), 5).iter().all(|plane| !is_dark(plane)));
-        assert_eq!(compare(&path, &wish, true), 2, "{format:?}");
+        assert_eq!(compare(&path, &downsampling, true), 2, "{format:?}");
     }
 }

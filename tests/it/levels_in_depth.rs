@@ -16,11 +16,11 @@ use crate::common::recovered;
 use crate::common::stopped::{self, commit, frame_bytes, sound};
 use crate::common::storage::within;
 
-fn config(dims: Vec<Dim>, wish: Downsampling) -> Config {
+fn config(dims: Vec<Dim>, downsampling: Downsampling) -> Config {
     Config {
         dtype: Dtype::U16,
         dims,
-        pyramid: Some(wish),
+        pyramid: Some(downsampling),
         ring_bytes: 1 << 20,
         workers: 2,
         sync: false,
@@ -28,7 +28,7 @@ fn config(dims: Vec<Dim>, wish: Downsampling) -> Config {
     }
 }
 
-fn wish(method: PyramidMethod, levels: usize) -> Downsampling {
+fn downsampling(method: PyramidMethod, levels: usize) -> Downsampling {
     Downsampling { method, levels: Some(levels), depth: Depth::Always, ..Downsampling::default() }
 }
 
@@ -53,13 +53,13 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Compares the levels of a run with what the tool makes of its level 0: pixels, shapes, scales, translations.
-fn as_the_tool_makes_them(image: &Path, wish: &Downsampling) -> usize {
+fn as_the_tool_makes_them(image: &Path, downsampling: &Downsampling) -> usize {
     let again = image.with_extension("again");
     copy(image, &again);
     let options = PyramidOptions {
-        method: Some(wish.method),
-        levels: wish.levels,
-        depth: wish.depth,
+        method: Some(downsampling.method),
+        levels: downsampling.levels,
+        depth: downsampling.depth,
         overwrite: true,
         workers: 1,
         sync: false,
@@ -204,7 +204,7 @@ impl Case {
         };
         let dims = [first, vec![z.scale(2.5, "micrometer"), Dim::y(rows), Dim::x(columns)]].concat();
         let acquisition_order = order.iter().map(|&name| name.to_owned()).collect();
-        Config { dtype: self.dtype, acquisition_order, ..config(dims, wish(self.method, 3)) }
+        Config { dtype: self.dtype, acquisition_order, ..config(dims, downsampling(self.method, 3)) }
     }
 
     fn numbers(&self) -> Vec<u64> {
@@ -249,7 +249,7 @@ fn each_method_makes_what_the_model_makes() {
                 Dim::y(13).chunk(4).shard(8),
                 Dim::x(7).chunk(5),
             ];
-            let config = config(dims, wish(method, 3));
+            let config = config(dims, downsampling(method, 3));
             let numbers: Vec<u64> = (0..3 * planes - 1).filter(|number| ![2, 8, 9].contains(number)).collect();
             run(&config, &numbers, |path| {
                 assert_eq!(as_the_model_makes_them(path, method), 3);
@@ -262,14 +262,14 @@ fn each_method_makes_what_the_model_makes() {
 
 #[test]
 fn planes_are_halved_once_they_are_no_further_apart_than_pixels() {
-    let wish = Downsampling { depth: Depth::Auto, ..wish(PyramidMethod::Mean, 3) };
+    let downsampling = Downsampling { depth: Depth::Auto, ..downsampling(PyramidMethod::Mean, 3) };
     let y_and_x = [Dim::y(32).scale(0.5, "micrometer"), Dim::x(32).scale(0.5, "micrometer")];
     let dims = [vec![Dim::time(None), Dim::z(9).scale(1.0, "micrometer")], y_and_x.to_vec()].concat();
-    let config = config(dims, wish.clone());
+    let config = config(dims, downsampling.clone());
     run(&config, &(0..18).collect::<Vec<_>>(), |path| {
         let shapes: Vec<_> = (1..=3).map(|level| open(path, level).shape().to_vec()).collect();
         assert_eq!(shapes, [[2, 9, 16, 16], [2, 5, 8, 8], [2, 3, 4, 4]]);
-        as_the_tool_makes_them(path, &wish);
+        as_the_tool_makes_them(path, &downsampling);
         let second = &datasets(path)[2]["coordinateTransformations"];
         // Planes 0 and 1 stand at 0 and 1, pixels 0 to 3 at 0, 0.5, 1 and 1.5.
         assert_eq!(second[0]["scale"], serde_json::json!([1.0, 2.0, 2.0, 2.0]));
@@ -284,7 +284,8 @@ fn the_smallest_ring_keeps_nobody_waiting_for_ever() {
         let dims = vec![Dim::time(None), Dim::channel(channels), Dim::z(9).chunk(deep), Dim::y(40), Dim::x(40)];
         let acquisition_order = ["t", "z", "c"].map(String::from).to_vec();
         let ring_bytes = (span as usize + 2) * 4096;
-        let config = Config { ring_bytes, acquisition_order, workers: 1, ..config(dims, wish(PyramidMethod::Max, 3)) };
+        let config =
+            Config { ring_bytes, acquisition_order, workers: 1, ..config(dims, downsampling(PyramidMethod::Max, 3)) };
         let numbers: Vec<u64> = (0..150).filter(|number| number % 11 != 5 && !(60..80).contains(number)).collect();
         run(&config, &numbers, |path| assert_eq!(as_the_model_makes_them(path, PyramidMethod::Max), 3));
     }
@@ -297,7 +298,7 @@ fn images_that_are_visited_plane_by_plane_have_levels_each() {
     let dataset = Dataset::create(&path).unwrap();
     for deep in [1, 3] {
         let dims = vec![Dim::time(None), Dim::z(7).chunk(deep), Dim::y(20), Dim::x(20)];
-        let config = Config { ring_bytes: 12 * 4096, ..config(dims, wish(PyramidMethod::Min, 2)) };
+        let config = Config { ring_bytes: 12 * 4096, ..config(dims, downsampling(PyramidMethod::Min, 2)) };
         let names: Vec<String> = (0..9).map(|at| format!("image-{deep}-{at}")).collect();
         let (dataset, of, named) = (dataset.clone(), config.clone(), names.clone());
         within(120, move || {
@@ -320,7 +321,7 @@ fn a_run_that_was_stopped_is_recovered_with_its_levels() {
     for deep in [1, 2, 3] {
         let dims = vec![Dim::time(None), Dim::z(5).chunk(deep), Dim::y(16), Dim::x(16)];
         let config =
-            Config { checkpoint_every: Duration::from_millis(20), ..config(dims, wish(PyramidMethod::Max, 2)) };
+            Config { checkpoint_every: Duration::from_millis(20), ..config(dims, downsampling(PyramidMethod::Max, 2)) };
         let folder = tempfile::tempdir().unwrap();
         let numbers: Vec<u64> = (0..20).filter(|number| *number != 8).collect();
         // The layer that lacks a frame waits for it.
@@ -345,12 +346,13 @@ fn a_run_that_was_stopped_is_recovered_with_its_levels() {
 
 #[test]
 fn a_camera_that_packs_and_turns_gets_the_same_levels() {
-    let wish = wish(PyramidMethod::Mean, 2);
-    let orientation = shardwright::Orientation { transpose: true, flip_rows: true, flip_columns: false };
+    let downsampling = downsampling(PyramidMethod::Mean, 2);
+    let orientation = shardwright::Orientation { transpose: true, flip: shardwright::Flip::Rows };
     let pixel_format = shardwright::PixelFormat::Mono12p;
     for deep in [1, 2] {
         let dims = vec![Dim::time(None), Dim::z(5).chunk(deep), Dim::y(12), Dim::x(20)];
-        let config = Config { pixel_format, orientation, ring_full: RingFull::Error, ..config(dims, wish.clone()) };
+        let config =
+            Config { pixel_format, orientation, ring_full: RingFull::Error, ..config(dims, downsampling.clone()) };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.ome.zarr");
         let acquisition = Acquisition::create(&path, config).unwrap();
@@ -368,8 +370,11 @@ fn a_camera_that_packs_and_turns_gets_the_same_levels() {
 fn planes_that_are_too_far_apart_are_refused() {
     let dims = vec![Dim::time(Some(1000)), Dim::z(4), Dim::y(16), Dim::x(16)];
     let order = ["z", "t"].map(String::from).to_vec();
-    let config =
-        Config { acquisition_order: order, ring_bytes: 100 * 4096, ..config(dims, wish(PyramidMethod::Max, 1)) };
+    let config = Config {
+        acquisition_order: order,
+        ring_bytes: 100 * 4096,
+        ..config(dims, downsampling(PyramidMethod::Max, 1))
+    };
     let folder = tempfile::tempdir().unwrap();
     let error = Acquisition::create(folder.path().join("run"), config.clone()).unwrap_err();
     assert!(matches!(error, Error::Config { field: "pyramid.depth", .. }), "{error}");

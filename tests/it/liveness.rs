@@ -131,13 +131,13 @@ fn a_garbled_number_is_refused_and_the_true_ones_are_taken() {
 fn a_leap_has_a_bound_of_its_own() {
     let storage = Probed::new(|_, _| Ok(()));
     let codec = Codec { compressor: Compressor::None, checksum: false };
-    let means = || Config { dialect: Dialect::Zarr2Sharded, codec: codec.clone(), ..tiny(None, 32) };
-    for wished in [(1 << 24) + 1, u64::MAX] {
-        let refused = Acquisition::create_in(storage.shared(), Config { leap_max: wished, ..means() }).unwrap_err();
+    let base = || Config { dialect: Dialect::Zarr2Sharded, codec: codec.clone(), ..tiny(None, 32) };
+    for requested in [(1 << 24) + 1, u64::MAX] {
+        let refused = Acquisition::create_in(storage.shared(), Config { leap_max: requested, ..base() }).unwrap_err();
         let text = refused.to_string();
-        assert!(text.starts_with(&format!("leap_max = {wished}: at most 16777216")), "{text}");
+        assert!(text.starts_with(&format!("leap_max = {requested}: at most 16777216")), "{text}");
     }
-    let acquisition = Acquisition::create_in(storage.shared(), Config { leap_max: 1 << 24, ..means() }).unwrap();
+    let acquisition = Acquisition::create_in(storage.shared(), Config { leap_max: 1 << 24, ..base() }).unwrap();
     for number in [0, 1 << 14] {
         acquisition.acquire().unwrap().commit(number, Record::default()).unwrap();
     }

@@ -22,7 +22,7 @@ const FRAME: usize = 64;
 /// No call may take longer, whatever else goes on.
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn wish(name: &str, default: u64) -> u64 {
+fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
 
@@ -400,7 +400,7 @@ fn finish(run: Run, end: End, storage: &Probed, kept: Vec<FrameMut>, puts_fail: 
 
 #[test]
 fn whatever_drivers_do_calls_return_and_the_books_are_true() {
-    let (steps, first) = (wish("SHARDWRIGHT_LOAN_STEPS", 60_000), wish("SHARDWRIGHT_LOAN_SEED", 1));
+    let (steps, first) = (setting("SHARDWRIGHT_LOAN_STEPS", 60_000), setting("SHARDWRIGHT_LOAN_SEED", 1));
     let (mut made, mut seed) = (0, first);
     while made < steps {
         let mut random = Random::new(seed ^ 0xABCD);

@@ -25,6 +25,7 @@ mod examples;
 mod export;
 mod failing_storage;
 mod fault_books;
+mod fill_values;
 mod floors;
 mod golden;
 mod header;

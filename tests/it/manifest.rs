@@ -239,27 +239,27 @@ fn what_is_written_at_finish_is_what_would_be_written_afterwards() {
 fn a_manifest_that_can_t_be_is_refused_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");
-    let wished = Config { manifest: vec![ManifestForm::Kerchunk], ..config() };
+    let requested = Config { manifest: vec![ManifestForm::Kerchunk], ..config() };
     let refused = |config: Config| {
         let error = Acquisition::create(&path, config).unwrap_err();
         assert!(!path.exists());
         error
     };
     let codec = Codec { compressor: Compressor::None, checksum: false };
-    let mut volume = Config { dialect: Dialect::Precomputed, codec, ..wished.clone() };
+    let mut volume = Config { dialect: Dialect::Precomputed, codec, ..requested.clone() };
     volume.dims.iter_mut().for_each(|dim| dim.shard = 0);
     let volume = refused(volume);
     assert!(matches!(&volume, Error::Config { field: "manifest", .. }), "{volume}");
-    let stored = Acquisition::create_in(std::sync::Arc::new(Memory::new()), wished.clone()).unwrap_err();
+    let stored = Acquisition::create_in(std::sync::Arc::new(Memory::new()), requested.clone()).unwrap_err();
     assert!(matches!(&stored, Error::Config { field: "manifest", .. }), "{stored}");
     let several = Dataset::create(folder.path().join("several")).unwrap();
-    let one = several.acquisition("left", wished.clone()).unwrap_err().to_string();
+    let one = several.acquisition("left", requested.clone()).unwrap_err().to_string();
     assert!(one.contains("as a whole"), "{one}");
     let out = manifest_path(&path);
     fs::create_dir(&out).unwrap();
-    assert!(matches!(refused(wished.clone()), Error::Conflict { .. }));
+    assert!(matches!(refused(requested.clone()), Error::Conflict { .. }));
     fs::write(out.join("thesis.tex"), "x").unwrap();
-    assert!(matches!(refused(Config { overwrite: true, ..wished }), Error::Conflict { .. }));
+    assert!(matches!(refused(Config { overwrite: true, ..requested }), Error::Conflict { .. }));
     assert!(out.join("thesis.tex").exists());
 }
 

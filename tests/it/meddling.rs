@@ -19,17 +19,17 @@ const SIDE: u64 = 128;
 const FRAME_BYTES: usize = (SIDE * SIDE) as usize;
 
 /// Lets `meddle` loose on the second shard while frames come, and returns the error with which the run ends.
-fn run(means: Config, meddle: impl Fn(&Path)) -> String {
+fn run(base: Config, meddle: impl Fn(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
-    run_in(&folder.path().join("run.zarr"), means, meddle)
+    run_in(&folder.path().join("run.zarr"), base, meddle)
 }
 
-fn run_in(path: &Path, means: Config, meddle: impl Fn(&Path)) -> String {
+fn run_in(path: &Path, base: Config, meddle: impl Fn(&Path)) -> String {
     let often = Duration::from_millis(10);
     let dims = vec![Dim::time(None).chunk(1).shard(4), Dim::y(SIDE), Dim::x(SIDE)];
     let few = tiny(None, 32);
     let config = Config { dims, sync: true, checkpoint_every: often, ring_bytes: 32 * FRAME_BYTES, ..few };
-    let config = Config { storage: means.storage, guard_maps: means.guard_maps, placement: means.placement, ..config };
+    let config = Config { storage: base.storage, guard_maps: base.guard_maps, placement: base.placement, ..config };
     let acquisition = Acquisition::create(path, config).unwrap();
     let append = |number| acquisition.append(&frame(number, FRAME_BYTES));
     (0..6).for_each(|number| assert_eq!(append(number).unwrap().frames, 1));
@@ -117,8 +117,8 @@ fn child_cuts_off_a_map() {
     let word = child_word();
     let (what, len) = word.split_once(' ').unwrap();
     let placement = if what == "packed" { Placement::Packed } else { Placement::Fixed };
-    let means = Config { placement, guard_maps: what != "unguarded", ..stored(StorageKind::Mapped) };
-    let error = run_in(&child_path(), means, |shard| cut_off(shard, len.parse().unwrap()));
+    let base = Config { placement, guard_maps: what != "unguarded", ..stored(StorageKind::Mapped) };
+    let error = run_in(&child_path(), base, |shard| cut_off(shard, len.parse().unwrap()));
     println!("\nended with {error}");
 }
 

@@ -437,8 +437,8 @@ fn a_loss_of_the_device_under_a_guarded_map_is_an_error() {
 fn child_loses_its_device() {
     let path = child_path();
     // Nothing looks at the device but those who touch the map, until the shard is full.
-    let means = Config { storage: StorageKind::Mapped, checkpoint_every: Duration::ZERO, ..config(0) };
-    let config = Config { guard_maps: child_word() == "guarded", ..means };
+    let base = Config { storage: StorageKind::Mapped, checkpoint_every: Duration::ZERO, ..config(0) };
+    let config = Config { guard_maps: child_word() == "guarded", ..base };
     let acquisition = Acquisition::create(&path, config).unwrap();
     let append = |number| acquisition.append(&frame(number, FRAME_BYTES));
     (0..8).for_each(|number| assert_eq!(append(number).unwrap().frames, 1));

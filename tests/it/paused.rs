@@ -16,10 +16,10 @@ use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, I
 const OFTEN: Duration = Duration::from_millis(10);
 
 /// Chunks of 8 frames and half a frame, shards of 32 frames.
-fn config(means: Config) -> Config {
+fn config(base: Config) -> Config {
     let dims = vec![Dim::time(None).chunk(8).shard(32), Dim::y(16).chunk(8), Dim::x(16)];
     let config = tiny(None, 64);
-    Config { dims, dtype: Dtype::U8, ring_bytes: config.ring_bytes, checkpoint_every: OFTEN, sync: true, ..means }
+    Config { dims, dtype: Dtype::U8, ring_bytes: config.ring_bytes, checkpoint_every: OFTEN, sync: true, ..base }
 }
 
 fn append(acquisition: &Acquisition, frames: std::ops::Range<u64>) {

@@ -67,8 +67,8 @@ fn storage() -> impl Strategy<Value = StorageKind> {
 fn config() -> impl Strategy<Value = Config> {
     let outer = prop::collection::vec((1u64..6, 1u64..4, 1u64..3), 0..4);
     let frame = [(1u64..40, 1u64..20, 1u64..3), (1u64..40, 1u64..20, 1u64..3)];
-    let means = (compressor(), any::<bool>(), any::<bool>(), any::<bool>(), storage(), 1usize..4);
-    (outer, frame, prop::sample::select(Dtype::ALL), means, any::<bool>(), any::<u64>()).prop_map(
+    let storing = (compressor(), any::<bool>(), any::<bool>(), any::<bool>(), storage(), 1usize..4);
+    (outer, frame, prop::sample::select(Dtype::ALL), storing, any::<bool>(), any::<u64>()).prop_map(
         |(outer, frame, dtype, (compressor, checksum, packed, start, storage, workers), unbounded, shuffle)| {
             let dim = |at: usize, (size, chunk, chunks): (u64, u64, u64)| {
                 let dim = Dim::new(&format!("d{at}"), DimKind::Other, size);

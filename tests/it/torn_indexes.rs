@@ -183,13 +183,13 @@ fn shard_number(key: &str) -> Option<u64> {
 
 fn kinds() -> Vec<Kind> {
     let mut kinds = Vec::new();
-    let mut add = |across: u64, layers: u64, wishes: &Config| {
+    let mut add = |across: u64, layers: u64, config: &Config| {
         // A volume's shards get their length from its bits.
-        let shard = if wishes.dialect == Dialect::Precomputed { 0 } else { layers };
+        let shard = if config.dialect == Dialect::Precomputed { 0 } else { layers };
         let side = SIDE / across;
         let dims = vec![Dim::time(None).chunk(1).shard(shard), Dim::y(SIDE).chunk(side), Dim::x(SIDE).chunk(side)];
-        let means = tiny(None, 512);
-        let Config { dtype, ring_bytes, .. } = means;
+        let base = tiny(None, 512);
+        let Config { dtype, ring_bytes, .. } = base;
         let codec = Codec { compressor: Compressor::None, checksum: false };
         let config = Config {
             dims,
@@ -199,7 +199,7 @@ fn kinds() -> Vec<Kind> {
             workers: 2,
             sync: true,
             checkpoint_every: OFTEN,
-            ..wishes.clone()
+            ..config.clone()
         };
         kinds.push(Kind { config, across, layers });
     };
@@ -317,8 +317,8 @@ fn read_while_writing(folder: &Path, storage: StorageKind, layers: u64, across: 
     let dims = vec![Dim::time(None).chunk(1).shard(layers), Dim::y(SIDE).chunk(side), Dim::x(SIDE).chunk(side)];
     // Half of a shard's length is given back when it is closed.
     let codec = Codec { compressor: Compressor::Gzip { level: 1 }, checksum: false };
-    let means = Config { storage, codec, overwrite: true, checkpoint_every: OFTEN, sync: true, ..tiny(None, 512) };
-    let acquisition = Acquisition::create(&path, Config { dims, ..means }).unwrap();
+    let base = Config { storage, codec, overwrite: true, checkpoint_every: OFTEN, sync: true, ..tiny(None, 512) };
+    let acquisition = Acquisition::create(&path, Config { dims, ..base }).unwrap();
     let done = AtomicBool::new(false);
     let chunks = layers * across * across;
     let [one, two] = std::thread::scope(|scope| {

@@ -176,7 +176,7 @@ fn a_dataset_opens_before_its_first_frame() {
     let path = folder.path().join("out");
     let config = Config {
         dims: vec![Dim::time(8).chunk(1).shard(2), Dim::y(20).chunk(8).shard(24), Dim::x(30).chunk(16).shard(32)],
-        fill_value: 9.0,
+        fill_value: 9.into(),
         ring_bytes: 1 << 20,
         sync: false,
         ..Config::default()

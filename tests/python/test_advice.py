@@ -13,7 +13,7 @@ from test_pyramid import noise, ome_image
 
 
 def array(path, fill, written=True, shards=(8, 8)):
-    """An array of floats whose fill value is a NaN with bits of its own, without its last chunk if so wished."""
+    """An array of floats whose fill value is a NaN with bits of its own, without its last chunk if asked."""
     made = zarr.create_array(path, shape=(8, 16), chunks=(4, 4), shards=shards, dtype="f4", fill_value=1.0)
     made[...] = np.arange(128, dtype="f4").reshape(8, 16)
     if not written:

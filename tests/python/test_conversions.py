@@ -171,6 +171,18 @@ def test_a_fill_value_of_a_float_may_be_a_large_integer(tool, tmp_path, number):
     assert_same(zarr.open_array(tmp_path / "b.zarr", mode="r")[...], zarr.open_array(tmp_path / "a.zarr")[...])
 
 
+@pytest.mark.parametrize("dialect", ["zarr2", "zarr2-sharded", "zarr3-transformer"])
+def test_a_fill_value_that_no_float_is_goes_into_every_dialect(tool, tmp_path, dialect):
+    for dtype, fill in [("i8", -(2**53) - 1), ("u8", 2**64 - 1)]:
+        source, out = tmp_path / f"{dtype}.zarr", tmp_path / f"{dtype}-out.zarr"
+        zarr.create_array(source, shape=(8, 8), chunks=(4, 4), dtype=dtype, fill_value=fill)[:4] = 1
+        tool("repack", source, out, "--dialect", dialect)
+        array = out / "0" if dialect == "zarr2" else out
+        tool("export", array, tmp_path / f"{dtype}.npy")
+        assert (np.load(tmp_path / f"{dtype}.npy")[4:] == np.array(fill, dtype)).all()
+        assert dialect != "zarr2" or zarr.open_array(array, mode="r").fill_value == fill
+
+
 @pytest.mark.parametrize("dtype, value", [("u1", "0xff"), ("u8", 1 << 64), ("i4", "0x00000001")])
 def test_a_fill_value_that_no_integer_is(tool, tmp_path, dtype, value):
     zarr.create_array(tmp_path / "a.zarr", shape=(8, 8), chunks=(4, 4), dtype=dtype)[:4] = 1

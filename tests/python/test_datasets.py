@@ -136,10 +136,10 @@ def are_labels_of_their_image(image):
         assert said.pop("version") == "0.5"
         ome_zarr_models.v05.ImageLabel.from_zarr(zarr.open_group(image.path, mode="r"))
     assert name in labels
-    wished = image.label or {"colors": [], "properties": []}
-    colors = [{"label-value": color["value"], "rgba": color["rgba"]} for color in wished["colors"]]
-    properties = [{"label-value": known["value"], **known["properties"]} for known in wished["properties"]]
-    if wished["colors"] and wished["properties"]:
+    requested = image.label or {"colors": [], "properties": []}
+    colors = [{"label-value": color["value"], "rgba": color["rgba"]} for color in requested["colors"]]
+    properties = [{"label-value": known["value"], **known["properties"]} for known in requested["properties"]]
+    if requested["colors"] and requested["properties"]:
         # Each names what the other names.
         properties += [{"label-value": 2}]
     assert said == {key: list for key, list in [("colors", colors), ("properties", properties)] if list}

@@ -435,6 +435,18 @@ def test_what_lies_behind_a_link_is_refused_as_other_commands_do(told, replay, t
     assert len(told("pyramid", path, "--follow-links")["levels"]) == 2
 
 
+@pytest.mark.parametrize("part", ["0/c/0/0/0", "1", "1/c"])
+def test_a_refused_call_leaves_nothing_where_a_killed_one_left_its_empty_folder(told, replay, tmp_path, part):
+    _, path = replay("synthetic", "--camera", "640x600xu16", "--frames", "2")
+    told("pyramid", path, "--levels", 1)
+    linked(path, part, tmp_path / "aside")
+    path.with_name(f".{path.name}.pyramid").mkdir()
+    before = sorted(path.rglob("*"))
+    code = 5 if part == "0/c/0/0/0" else 3
+    assert "link" in told("pyramid", path, "--overwrite", code=code)["error"]["message"] or part == "1/c"
+    assert sorted(path.rglob("*")) == before and not list(path.parent.glob(".*"))
+
+
 def test_an_array_behind_a_link_within_its_dataset_gets_levels(tool, replay):
     _, path = replay("synthetic", "--camera", "640x600xu16", "--frames", "2")
     (path / "0").rename(path / "real")

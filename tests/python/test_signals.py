@@ -1,9 +1,12 @@
 """Signals to `shardwright replay`: one ends the run in order, a second one at once."""
 
 import json
+import random
+import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,3 +186,61 @@ def test_a_probe_that_is_stopped_removes_what_it_wrote(command, tmp_path, number
     call = [command, "probe", tmp_path, "--camera", "16x16xu16", "--seconds", "0.01", "--memory", "16MiB"]
     told = subprocess.run(call, capture_output=True, text=True, check=True)
     assert ".shardwright-probe-1 is of another probe" in told.stderr
+
+
+def runs_its_own_code(process):
+    """Whether it has done what it does first, after it listens: to ignore SIGXFSZ. Before, the system starts it."""
+    status = dict(line.split(":\t") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return int(status["SigIgn"], 16) >> (signal.SIGXFSZ - 1) & 1
+
+
+@pytest.fixture(scope="module")
+def recorded(command, tmp_path_factory):
+    """A recording of 12 MB and a dataset of it."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "in.raw").write_bytes(pixels(np.uint16, (1000, 80, 75)).tobytes())
+    words = [command, "replay", folder / "in.raw", folder / "in.zarr", "--shape", "1000,80,75", "--dtype", "u16"]
+    subprocess.run([str(word) for word in [*words, "--quiet"]], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["replay", "verify", "repack", "export"])
+def test_a_signal_in_the_first_moments_has_the_documented_code(command, recorded, tmp_path, kind):
+    out = tmp_path / "out.npy"
+    words = {
+        "replay": [recorded / "in.raw", out, "--shape", "1000,80,75", "--dtype", "u16"],
+        "verify": [recorded / "in.zarr"],
+        "repack": [recorded / "in.zarr", out, "--codec", "zstd"],
+        "export": [recorded / "in.zarr", out],
+    }[kind]
+    chance, codes = random.Random(1), []
+    for number in range(24):
+        call = [str(word) for word in [command, kind, *words, "--json"]]
+        process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not runs_its_own_code(process):
+            pass
+        time.sleep(chance.uniform(0, 0.02) if number % 3 else 0)
+        process.send_signal(signal.SIGTERM)
+        said, errors = process.communicate()
+        codes.append(process.returncode)
+        assert codes[-1] in (0, 130), (codes, errors)
+        # There is one object on standard output whatever happens.
+        report = json.loads(said)
+        assert codes[-1] == 0 or report.get("interrupted") or report["error"]["kind"] == "interrupted", said
+        for path in tmp_path.iterdir():
+            assert kind != "export" or codes[-1] == 0, f"{path} was left"
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert 130 in codes
+
+
+def test_a_hangup_does_not_end_what_was_started_to_outlive_it(command, tmp_path):
+    (tmp_path / "in.raw").write_bytes(bytes(6))
+    words = ["replay", tmp_path / "in.raw", tmp_path / "out.zarr", "--shape", "3,1,2", "--dtype", "u8", "--wait"]
+    call = [str(word) for word in [command, *words, "--quiet"]]
+    pipe = subprocess.PIPE
+    ignored = subprocess.Popen(["nohup", *call], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    while not ignored.stderr.readline().startswith("ready"):
+        assert ignored.poll() is None
+    ignored.send_signal(signal.SIGHUP)
+    _, errors = ignored.communicate("\n")
+    assert ignored.returncode == 0, errors

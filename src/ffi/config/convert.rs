@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::defaults::defaults;
 use super::*;
 use crate::config::{
-    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
+    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,
     ImageLabel, IndexLocation, ManifestForm, OmeVersion, PixelFormat, Placement, RecordField, RingFull, Shuffle,
     StorageKind, Volume, VolumeHash, WORKERS_MAX,
 };
@@ -17,7 +17,7 @@ use crate::ffi::pointer::{list_up_to, optional_text, required, slice_up_to, text
 use crate::ffi::report::SW_DIMS_MAX;
 use crate::ffi::status::SW_ERROR_ARGUMENT;
 use crate::format::rules;
-use crate::pixels::Orientation;
+use crate::pixels::{Flip, Orientation};
 use crate::record::RECORD_FIELDS_MAX;
 
 /// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
@@ -50,8 +50,8 @@ pub unsafe extern "C" fn sw_config_json(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let wish = unsafe { configuration(config) }?;
-        let document = serde_json::to_string_pretty(&wish.config).unwrap_or_default();
+        let requested = unsafe { configuration(config) }?;
+        let document = serde_json::to_string_pretty(&requested.config).unwrap_or_default();
         // SAFETY: as above.
         unsafe { put_text(&document, text, capacity, needed) }
     })
@@ -68,7 +68,7 @@ pub(in crate::ffi) unsafe fn known(config: *const sw_config) -> Outcome<sw_confi
 
 /// What the caller asks for, and in whose words. Whether it can work is the plan's business.
 #[derive(Debug)]
-pub(in crate::ffi) struct Wish {
+pub(in crate::ffi) struct Requested {
     pub(in crate::ffi) config: Config,
     pub(in crate::ffi) spelling: Spelling,
 }
@@ -77,7 +77,7 @@ pub(in crate::ffi) struct Wish {
 ///
 /// # Safety
 /// `config` and all that it points to must be good for reads, unless null or misaligned.
-pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Wish> {
+pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Requested> {
     // SAFETY: as the caller promises.
     let config = unsafe { known(config) }?;
     if config.version == 0 || config.version > SW_INTERFACE {
@@ -93,10 +93,10 @@ pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<
             let beside = sw_config { document: std::ptr::null(), ..config };
             // SAFETY: as the caller promises.
             refuse_beside_document(&unsafe { from_fields(&beside) }?)?;
-            Ok(Wish { config: from_document(document)?, spelling: Spelling::Document })
+            Ok(Requested { config: from_document(document)?, spelling: Spelling::Document })
         }
         // SAFETY: as the caller promises.
-        None => Ok(Wish { config: unsafe { from_fields(&config) }?, spelling: Spelling::Struct }),
+        None => Ok(Requested { config: unsafe { from_fields(&config) }?, spelling: Spelling::Struct }),
     }
 }
 
@@ -194,7 +194,8 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         placement: choice(Placement::ALL, config.placement, "sw_config.placement")?,
         index_location: choice(IndexLocation::ALL, config.index_location, "sw_config.index_location")?,
         storage: choice(StorageKind::ALL, config.storage, "sw_config.storage")?,
-        fill_value: fill_value(config)?,
+        // SAFETY: as above.
+        fill_value: unsafe { fill_value(config) }?,
         skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
         ring_bytes: config.ring_bytes,
         frame_layout: frame_layout(config),
@@ -283,18 +284,22 @@ fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
     }))
 }
 
-/// A document may name the largest number of 64 bits, for which `Config` has the one above; a caller's `double` is
-/// taken at its word.
-fn fill_value(config: &sw_config) -> Outcome<f64> {
+/// # Safety
+/// `fill_pixel` must be good for reads of a pixel, unless null.
+unsafe fn fill_value(config: &sw_config) -> Outcome<FillValue> {
     let (value, dtype) = (config.fill_value, choice(Dtype::ALL, config.dtype, "sw_config.dtype")?);
-    match dtype.integers() {
-        Some(integers) if value == *integers.end() as f64 && value as i128 > *integers.end() => refuse!(
-            SW_ERROR_CONFIG,
-            "sw_config.fill_value = {value:.0}: dtype holds {}, and no double is the largest; a document can name it",
-            dtype.holds()
-        ),
-        _ => Ok(value),
+    if config.fill_pixel.is_null() {
+        return Ok(value.into());
     }
+    if value != 0.0 {
+        return refuse!(SW_ERROR_CONFIG, "sw_config.fill_value = {value}: fill_pixel says another; leave this at 0");
+    }
+    // SAFETY: as the caller promises; bytes may lie anywhere.
+    let mut pixel = unsafe { std::slice::from_raw_parts(config.fill_pixel.cast::<u8>(), dtype.size()) }.to_vec();
+    if cfg!(target_endian = "big") {
+        pixel.reverse();
+    }
+    Ok(FillValue::of_element(dtype, &pixel))
 }
 
 fn orientation(config: &sw_config) -> Outcome<Orientation> {
@@ -303,11 +308,13 @@ fn orientation(config: &sw_config) -> Outcome<Orientation> {
     if flags > SW_ORIENTATION_TRANSPOSE | SW_ORIENTATION_FLIP_ROWS | SW_ORIENTATION_FLIP_COLUMNS {
         return refuse!(SW_ERROR_ARGUMENT, "sw_config.orientation = {flags}: 0 to 7 are possible");
     }
-    Ok(Orientation {
-        transpose: has(SW_ORIENTATION_TRANSPOSE),
-        flip_rows: has(SW_ORIENTATION_FLIP_ROWS),
-        flip_columns: has(SW_ORIENTATION_FLIP_COLUMNS),
-    })
+    let flip = match (has(SW_ORIENTATION_FLIP_ROWS), has(SW_ORIENTATION_FLIP_COLUMNS)) {
+        (false, false) => Flip::None,
+        (true, false) => Flip::Rows,
+        (false, true) => Flip::Columns,
+        (true, true) => Flip::Both,
+    };
+    Ok(Orientation { transpose: has(SW_ORIENTATION_TRANSPOSE), flip })
 }
 
 fn manifest(config: &sw_config) -> Outcome<Vec<ManifestForm>> {

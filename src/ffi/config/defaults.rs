@@ -19,7 +19,6 @@ pub(super) fn defaults() -> sw_config {
         placement: SW_PLACEMENT_AUTO,
         index_location: SW_INDEX_END,
         storage: SW_STORAGE_AUTO,
-        fill_value: defaults.fill_value,
         skip_empty_chunks: defaults.skip_empty_chunks.into(),
         ring_full: SW_RING_FULL_BLOCK,
         ring_full_timeout_ms: crate::ffi::limits::SW_FOREVER,

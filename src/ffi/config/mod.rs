@@ -366,7 +366,8 @@ pub struct sw_config {
     pub index_location: sw_index_location,
     /// How bytes reach the file. Default SW_STORAGE_AUTO.
     pub storage: sw_storage_kind,
-    /// The value of pixels that were never acquired. Default 0.
+    /// The value of pixels that were never acquired. A double is exact for every integer up to 2^53; for others, see
+    /// `fill_pixel`. Default 0.
     pub fill_value: f64,
     /// 1: leave out chunks that hold only the fill value. Default 1.
     pub skip_empty_chunks: u32,
@@ -479,6 +480,9 @@ pub struct sw_config {
     /// "properties": [{"value": 1, "properties": {"class": "nucleus"}}]}, each of both optional. UTF-8. Default null:
     /// nothing is said. Such an image is named IMAGE/labels/NAME in sw_dataset_acquisition.
     pub label: *const c_char,
+    /// In place of `fill_value`, one pixel of the type `dtype` with the value of pixels that were never acquired: exact
+    /// also where no double is. Only read by the call that gets the struct. Default null: `fill_value` says it.
+    pub fill_pixel: *const c_void,
 }
 
 grows!(sw_config);

@@ -2,17 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::place::{NANOMETER, places};
-use super::{CHANNEL, Dims, X, Z};
+use super::dims::Dims;
+use super::place::{NANOMETER, OME, OME_ASIDE, attributes, places};
+use super::volume::{CHANNEL, X, Z};
 use crate::config::{Dim, DimKind, OmeVersion};
 use crate::format::provenance::{self, ATTRIBUTE};
 use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::multiscales::{self, AxisEntry};
 
-/// Where the attributes have what OME-Zarr says of the image, and where what it said before that became a volume.
-pub(super) const OME: &str = "/ome";
-pub(super) const OME_ASIDE: &str = "/shardwright/ome";
 /// The attribute in which a volume's document is carried.
 pub(crate) const CARRIED: &str = "neuroglancer";
 /// What this crate's writer says in a document, in the document itself and of a scale.
@@ -98,7 +96,7 @@ pub(crate) fn voxel_offset(scale: &Value) -> Option<[i64; 3]> {
 /// What the document says of the image in OME-Zarr's words: what it said before it became a volume, or the places of
 /// its voxels.
 pub(crate) fn said_of_image(info: &Value) -> Option<Value> {
-    let said = super::attributes(info);
+    let said = attributes(info);
     let aside = provenance::own(&said).and(said.pointer(OME_ASIDE)).or_else(|| said.pointer(OME));
     aside.cloned().or_else(|| ome(info))
 }

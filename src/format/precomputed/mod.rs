@@ -15,6 +15,7 @@
 
 #[cfg(feature = "offline")]
 pub(crate) mod carried;
+mod dims;
 pub(crate) mod ids;
 pub(crate) mod place;
 pub(crate) mod volume;
@@ -34,7 +35,9 @@ use super::provenance::{self, ATTRIBUTE};
 use crate::config::{Codec, Compressor, Dialect, VolumeHash};
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
+use dims::Dims;
 use ids::ShardSpec;
+pub(crate) use place::attributes;
 pub(crate) use volume::{CHANNEL, X, Y, Z};
 #[cfg(feature = "offline")]
 pub(crate) use volume::{GZIP, PACKINGS, packing_of};
@@ -131,21 +134,6 @@ pub(crate) fn said_of_scale(info: &Value, key: &str) -> Option<Value> {
     Some(json!({"shape": shape, "data_type": info["data_type"]}))
 }
 
-/// The attributes of a volume: the user's, and those of this crate's writer. What OME-Zarr said of the image there is
-/// as far as its places are those of the volume.
-pub(crate) fn attributes(info: &Value) -> Value {
-    let mut attributes = info.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
-    if let Some(own) = info.get(ATTRIBUTE) {
-        // What a user called so stays.
-        attributes.entry(ATTRIBUTE).or_insert_with(|| own.clone());
-    }
-    let mut attributes = Value::Object(attributes);
-    for pointer in [carried::OME, carried::OME_ASIDE] {
-        attributes.pointer_mut(pointer).into_iter().for_each(|ome| place::reconcile(ome, info));
-    }
-    attributes
-}
-
 /// The `size` in the document of the first scale, as the array's shape says it.
 pub(crate) fn set_size(info: &mut Value, volume: &Volume, shape: &[u64]) {
     let size = volume.xyz(shape, 1);
@@ -235,39 +223,6 @@ pub(crate) fn chain(gzip: bool, dtype: Dtype) -> Chain {
     let compressor = if gzip { Compressor::Gzip { level: 6 } } else { Compressor::None };
     let name = if gzip { "raw, gzip" } else { "raw" };
     Chain::new(Codec { compressor, checksum: false }, false, dtype.into(), Some(name.to_owned()))
-}
-
-/// The array's dimensions.
-struct Dims {
-    names: Vec<String>,
-    roles: Vec<usize>,
-}
-
-impl Dims {
-    /// Those that the writer had, if it says so.
-    fn new(own: &Value, channels: u64) -> Result<Self, Refusal> {
-        let usual = || {
-            let dims = [("c", CHANNEL), ("z", Z), ("y", Y), ("x", X)];
-            let (names, roles) =
-                dims.into_iter().skip(usize::from(channels == 1)).map(|(name, role)| (name.to_owned(), role)).unzip();
-            Self { names, roles }
-        };
-        let Some((names, channel)) = provenance::dimensions(own) else { return Ok(usual()) };
-        let wrong = || format!("the writer's dimensions are {names}, which a volume can't have");
-        let names: Option<Vec<String>> =
-            names.as_array().and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
-        let names = names.ok_or_else(wrong)?;
-        let channel = channel.and_then(|channel| names.iter().position(|name| name == channel));
-        let outer = names.len().checked_sub(2).filter(|&outer| outer <= 2).ok_or_else(wrong)?;
-        let mut roles: Vec<usize> =
-            (0..outer).map(|dim| if Some(dim) == channel { CHANNEL } else { Z }).chain([Y, X]).collect();
-        roles.dedup();
-        // Channels that no dimension has would be lost.
-        if roles.len() != names.len() || (channels > 1 && !roles.contains(&CHANNEL)) {
-            return Err(wrong().into());
-        }
-        Ok(Self { names, roles })
-    }
 }
 
 impl LiteralSharding {

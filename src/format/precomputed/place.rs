@@ -5,13 +5,17 @@
 
 use serde_json::Value;
 
-use super::{Dims, X, Z};
+use super::dims::Dims;
+use super::volume::{X, Z};
 use crate::config::DimKind;
-use crate::format::provenance;
+use crate::format::provenance::{self, ATTRIBUTE};
 use crate::ome::grid::PixelGrid;
 use crate::ome::multiscales::{self, AxisEntry};
 use crate::ome::units;
 
+/// Where the attributes have what OME-Zarr says of the image, and where what it said before that became a volume.
+pub(super) const OME: &str = "/ome";
+pub(super) const OME_ASIDE: &str = "/shardwright/ome";
 pub(super) const NANOMETER: &str = "nanometer";
 
 /// Nanometers from voxel to voxel, and the voxels before the first one.
@@ -44,9 +48,24 @@ pub(crate) fn whole_offset(translation: f64, step: f64) -> Option<i64> {
     ((before - whole).abs() <= ROUNDING && whole.abs() < MOST).then_some(whole as i64)
 }
 
+/// The attributes of a volume: the user's, and those of this crate's writer. What OME-Zarr said of the image there is
+/// as far as its places are those of the volume.
+pub(crate) fn attributes(info: &Value) -> Value {
+    let mut attributes = info.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
+    if let Some(own) = info.get(ATTRIBUTE) {
+        // What a user called so stays.
+        attributes.entry(ATTRIBUTE).or_insert_with(|| own.clone());
+    }
+    let mut attributes = Value::Object(attributes);
+    for pointer in [OME, OME_ASIDE] {
+        attributes.pointer_mut(pointer).into_iter().for_each(|ome| reconcile(ome, info));
+    }
+    attributes
+}
+
 /// Lets what OME-Zarr said of the image agree with the volume's document, along each axis of which that says something
 /// else than the image becomes: then it was asked for, or another program has changed it since.
-pub(super) fn reconcile(ome: &mut Value, info: &Value) {
+fn reconcile(ome: &mut Value, info: &Value) {
     let own = provenance::own(info).unwrap_or(&Value::Null);
     let Ok(dims) = Dims::new(own, info["num_channels"].as_u64().unwrap_or(1)) else { return };
     let places = places(info);
@@ -72,7 +91,8 @@ fn is_of_space(axis: &AxisEntry<'_>, role: usize) -> bool {
     (Z..=X).contains(&role) && axis.kind == Some(DimKind::Space)
 }
 
-/// Says in nanometers where the pixels are along one axis, if that differs. `said`: resolution and offset of each scale.
+/// Says in nanometers where the pixels are along one axis, if that differs. `said`: resolution and offset of each
+/// scale.
 fn reconcile_axis(unit: Option<&str>, dim: usize, grids: &mut [PixelGrid], said: &[(f64, f64)]) -> bool {
     const ROUNDING: f64 = 1e-6;
     let pixel = |grid: &PixelGrid| (grid.scale[dim], grid.translation.as_ref().map_or(0.0, |places| places[dim]));

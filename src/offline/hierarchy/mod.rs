@@ -20,13 +20,11 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::format::node::{ALL as DOCUMENTS, NodeFormat, OF_NODES};
 use crate::format::{provenance, zarr2, zarr3};
-use crate::fs::{document, links, look};
+use crate::fs::{document, folders_above, links, look};
 
 /// A tree of more levels, or of more nodes, is none that is looked at as a whole.
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
-/// Folders above a node that are looked at.
-const ABOVE_MAX: usize = 16;
 
 /// What a group says, or an array that speaks for the dataset like one, because its format has no groups.
 #[derive(Debug)]
@@ -108,7 +106,7 @@ pub(crate) fn groups_around(node: &Path) -> impl Iterator<Item = &Path> {
         Ok(None) => look::is_file(&folder.join(zarr2::GROUP)),
         Err(_) => false,
     };
-    node.ancestors().skip(1).take(ABOVE_MAX).take_while(is_group)
+    folders_above(node).take_while(is_group)
 }
 
 /// The image of this crate's writer that a node is a part of.

@@ -147,10 +147,10 @@ impl MultiscaleImage {
 
     /// The levels beside level 0. `own`: of each in turn, attributes that are to be its own.
     pub(super) fn levels(&self, options: &PyramidOptions, own: &[Map<String, Value>]) -> Result<Vec<NewLevel>> {
-        let wish = options.downsampling();
-        let depth = self.depth.as_ref().map(|lengths| levels::distances(lengths, &wish)).transpose();
-        let depth = depth.map_err(|reason| Error::config("depth", wish.depth, reason))?;
-        let levels = levels::levels(self.finest.shape(), &self.grid, depth, &wish);
+        let downsampling = options.downsampling();
+        let depth = self.depth.as_ref().map(|lengths| levels::distances(lengths, &downsampling)).transpose();
+        let depth = depth.map_err(|reason| Error::config("depth", downsampling.depth, reason))?;
+        let levels = levels::levels(self.finest.shape(), &self.grid, depth, &downsampling);
         let finest = &self.datasets[0];
         let paths = (1..).map(|number| numbered(finest, number)).filter(|path| path != finest);
         let own = own.iter().cloned().chain(std::iter::repeat_with(Map::new));

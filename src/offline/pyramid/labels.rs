@@ -23,8 +23,8 @@ pub(super) fn lists(image: &Path) -> bool {
     })
 }
 
-/// What to say of the labels of an image that gets so many levels beside level 0, where they have not as many: the
-/// call that makes them.
+/// What to say of the labels of an image that gets `levels` beside level 0, where they have another number of them: the
+/// call that makes as many.
 pub(super) fn notes(image: &Path, levels: usize, options: &PyramidOptions) -> Vec<String> {
     let ome = ome_of(&image.join(LABELS));
     let note = |name: &str| {

@@ -100,7 +100,14 @@ impl Pyramid {
         group(&root)?;
         let lock = lock::to_write(&root)?;
         Lock::look_below(&root)?;
-        let image = MultiscaleImage::find(&root)?;
+        // Of a call that was killed at its very end, a refused one leaves nothing either.
+        let sweep = |image: &Path| Staging::sweep(&os::hidden(image, "pyramid"));
+        let image = MultiscaleImage::find(&root).inspect_err(|_| sweep(&root))?;
+        let image_root = image.root.clone();
+        Self::of_image(image, lock, options).inspect_err(|_| sweep(&image_root))
+    }
+
+    fn of_image(image: MultiscaleImage, lock: Lock, options: &PyramidOptions) -> Result<Self> {
         image.check_datasets()?;
         refuse_incomplete(&image.root)?;
         if let Some(lost) = image.finest.lost()? {

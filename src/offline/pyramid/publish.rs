@@ -87,10 +87,7 @@ impl Publication<'_> {
             replaced.iter().try_for_each(|path| image.check_apart(path))?;
             return Ok(Earlier { made: true, replaced });
         }
-        let in_the_way = |path: PathBuf, help| {
-            Staging::sweep(self.staging);
-            Err(Error::Exists { path, help })
-        };
+        let in_the_way = |path: PathBuf, help| Err(Error::Exists { path, help });
         let named = &image.datasets[1..];
         if let (Some(level), false) = (named.first(), self.options.overwrite) {
             return in_the_way(self.place(level), "allow overwriting, which replaces the levels");

@@ -212,7 +212,7 @@ pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>
     put(&folder.join(OF_ZARR2), &consolidated::zarr2(metadata))
 }
 
-/// Makes the consolidated metadata of all groups of Zarr v2 anew that have some, in the dataset at `root`: what was
+/// Writes again the consolidated metadata of each group of Zarr v2 that has some, in the dataset at `root`: what was
 /// copied may never have been true.
 pub(super) fn renew_zarr2(root: &Path) -> Result<()> {
     let nodes = walk::nodes(root)?;

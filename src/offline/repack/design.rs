@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
 use super::volume::{folder_of, note_of_resolution, refuse_distances, volume_of};
-use super::{fill, groups, target};
-use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, OmeVersion, Volume};
+use super::{groups, target};
+use crate::config::{Codec, Config, Dialect, Dim, DimKind, FillValue, IndexLocation, OmeVersion, Volume};
 use crate::format::codecs::Chain;
 use crate::format::layout::{Files, Layout};
 use crate::format::precomputed::carried::{CARRIED, deliver, is_carried};
@@ -59,6 +59,7 @@ impl Design {
         if let (Some(_), Some((_, name))) = (&folder, volume.key.as_deref().and_then(|key| key.rsplit_once('/'))) {
             volume.key = Some(name.to_owned());
         }
+        let of_element = |dtype| FillValue::of_element(dtype, &metadata.fill);
         let mut config = Config {
             // The plan takes other elements for bytes; what they are is said to its result.
             dtype: metadata.dtype.number().unwrap_or(Dtype::U8),
@@ -69,16 +70,13 @@ impl Design {
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
             volume,
-            fill_value: fill::value(metadata),
+            fill_value: metadata.dtype.number().map_or_else(FillValue::default, of_element),
             ..Config::default()
         };
         let mut notes = config.place_volume();
-        let mut plan = Plan::on_disk(&config).map_err(|error| fill::exact(error, metadata))?;
-        match metadata.dtype.number() {
-            // Readers of it have this value already.
-            Some(_) if stays.is_some() => plan.array.fill.clone_from(&metadata.fill),
-            Some(_) => fill::check(metadata, &plan)?,
-            None => plan.array = of_elements(array, &config, plan.array)?,
+        let mut plan = Plan::on_disk(&config)?;
+        if metadata.dtype.number().is_none() {
+            plan.array = of_elements(array, &config, plan.array)?;
         }
         plan.array.fill = format::fill_value::as_told(metadata.dtype, &plan.array.fill);
         if let (Some(folder), Files::Volume(volume)) = (folder, &mut plan.array.layout.files) {

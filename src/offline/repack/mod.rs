@@ -20,7 +20,6 @@ mod chunks;
 pub(super) mod consolidated;
 mod design;
 pub(super) mod documents;
-mod fill;
 pub(super) mod groups;
 mod image_attributes;
 mod jobs;

@@ -55,10 +55,10 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
     }
 }
 
-/// What to say where what is written anew in place can't be whose it was. `old`: what it replaces.
+/// What to say where what is written again in place can't be whose it was. `old`: what it replaces.
 pub(super) fn note_of_owner<'a>(mut old: impl Iterator<Item = &'a Path>) -> Option<String> {
     let theirs = old.find(|path| !attributes::may_keep_owner(path))?.display();
-    Some(format!("{theirs} has an owner or a group that this process can't give: what is written anew is its own"))
+    Some(format!("{theirs} has an owner or a group that this process can't give: what is written again is its own"))
 }
 
 /// Lets a finished folder take the place of `old`, with the modes and owners of what is in that.

@@ -97,7 +97,7 @@ impl<'a> Selection<'a> {
     /// Whether something is asked for that changes an array of Zarr v3 whose chunks are files, and stay files.
     fn is_changed(&self, node: &Node, array: &Array) -> bool {
         let RepackOptions { codec, chunk, shard, ome, .. } = self.options;
-        // What groups say of it anew goes into a new dataset, and it goes along.
+        // What groups now say of it goes into a new dataset, and it goes along.
         let goes_along = ome.is_some() && self.copied && array.manifest().is_none();
         self.stays_files(array)
             && (codec.is_some() || (!chunk.is_empty() && shard.is_empty()) || goes_along)

@@ -147,15 +147,15 @@ fn index_of(shard: &[u64], chunk: &[u64], old: Option<TableLayout>, options: &Re
 }
 
 /// Sizes of all dimensions: the ones given are for the last dimensions, 0 keeps what is.
-pub(super) fn sizes(field: &'static str, wished: &[u64], now: &[u64]) -> Result<Vec<u64>> {
-    let Some(skipped) = now.len().checked_sub(wished.len()) else {
+pub(super) fn sizes(field: &'static str, chosen: &[u64], now: &[u64]) -> Result<Vec<u64>> {
+    let Some(skipped) = now.len().checked_sub(chosen.len()) else {
         let reason =
-            format!("has {}, but an array has {}", count(wished.len(), "number"), count(now.len(), "dimension"));
-        return Err(Error::config(field, format_args!("{wished:?}"), reason));
+            format!("has {}, but an array has {}", count(chosen.len(), "number"), count(now.len(), "dimension"));
+        return Err(Error::config(field, format_args!("{chosen:?}"), reason));
     };
     let mut sizes = now.to_vec();
-    for (size, &wish) in sizes[skipped..].iter_mut().zip(wished).filter(|(_, wish)| **wish != 0) {
-        *size = wish;
+    for (size, &chosen) in sizes[skipped..].iter_mut().zip(chosen).filter(|(_, chosen)| **chosen != 0) {
+        *size = chosen;
     }
     Ok(sizes)
 }

@@ -7,7 +7,7 @@
 
 struct tomorrow {
     sw_config today;
-    uint64_t wishes[5];
+    uint64_t options[5];
 };
 
 static int failed(const char *what) {
@@ -58,10 +58,10 @@ int main(int argc, char **argv) {
     tomorrow.today.dims = dims;
     tomorrow.today.dim_count = 3;
     if (run(argv[2], &tomorrow.today)) return 1;
-    tomorrow.wishes[4] = 1;
+    tomorrow.options[4] = 1;
     sw_acquisition *acquisition = NULL;
     if (sw_create(argv[2], &tomorrow.today, &acquisition) != SW_ERROR_VERSION || acquisition)
-        return fprintf(stderr, "a wish that the library does not know was not refused\n"), 1;
+        return fprintf(stderr, "an option that the library does not know was not refused\n"), 1;
     printf("%s\n", sw_last_error());
     return 0;
 }

@@ -19,6 +19,7 @@ static sw_memory memory = {.size = sizeof memory};
 static sw_config config;
 static sw_dim some[3];
 static sw_volume volume;
+static const uint64_t fill = UINT64_MAX;
 
 #define CONFIG(change, text)                                                                                          \
     do {                                                                                                              \
@@ -57,9 +58,10 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG((config.pyramid = SW_PYRAMID_MEAN, config.pyramid_levels = 99), "sw_config.pyramid_levels = 99: at most");
     CONFIG((config.pyramid = SW_PYRAMID_MEAN, config.pyramid_keep = SW_KEEP_Y + SW_KEEP_X),
            "sw_config.pyramid_keep = 3: neither y nor x is halved");
-    CONFIG((config.dtype = SW_U64, config.fill_value = 18446744073709551616.0),
-           "sw_config.fill_value = 18446744073709551616: dtype holds whole numbers from 0 to 18446744073709551615");
-    CONFIG((config.dtype = SW_I64, config.fill_value = 9223372036854775808.0), "and no double is the largest");
+    CONFIG((config.dtype = SW_I64, config.fill_value = 9223372036854775808.0),
+           "sw_config.fill_value = 9223372036854775808: i64 holds whole numbers from -9223372036854775808 to "
+           "9223372036854775807");
+    CONFIG((config.fill_value = 3, config.fill_pixel = &fill), "sw_config.fill_value = 3: fill_pixel says another");
     CONFIG(config.unused_low_bits = 16, "sw_config.unused_low_bits = 16");
     CONFIG(config.pixel_format = SW_PIXELS_MONO12P, "sw_config.pixel_format = ");
     CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.checksum = 0), "sw_config.compressor = ");

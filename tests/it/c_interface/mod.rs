@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
     Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Depth, Dialect, Dim, DimKind, Downsampling,
-    Dtype, FrameLayout, ImageLabel, IndexLocation, LabelColor, ManifestForm, OmeVersion, Orientation, PixelFormat,
-    Placement, PyramidMethod, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    Dtype, Flip, FrameLayout, ImageLabel, IndexLocation, LabelColor, ManifestForm, OmeVersion, Orientation,
+    PixelFormat, Placement, PyramidMethod, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -208,13 +208,13 @@ fn every_option() -> Config {
         placement: Placement::Packed,
         index_location: IndexLocation::Start,
         storage: StorageKind::Buffered,
-        fill_value: -7.0,
+        fill_value: (-7).into(),
         skip_empty_chunks: false,
         ring_bytes: 1 << 20,
         frame_layout: Some(FrameLayout { buffer_bytes: 8192, offset: 16, row_stride: 256 }),
         pixel_format: PixelFormat::Mono12Packed,
         unused_low_bits: 4,
-        orientation: Orientation { transpose: true, flip_rows: false, flip_columns: true },
+        orientation: Orientation { transpose: true, flip: Flip::Columns },
         ring_full: RingFull::Block { timeout: Some(Duration::from_millis(1500)) },
         workers: 2,
         affinity: vec![0],

@@ -22,6 +22,7 @@ int main(int argc, char **argv) {
     const sw_volume volume = {.key = "fine", .hash = SW_HASH_MURMURHASH3_X86_128, .preshift_bits = 1,
                               .minishard_bits = -1, .shard_bits = 3, .gzip_indexes = 1,
                               .voxel_offset = {1, -2, 3}, .resolution = {4, 5, 6.5}};
+    const int32_t fill = -7;
     sw_config config;
     if (sw_config_init(&config, sizeof config)) return 1;
     if (argc > 1) {
@@ -41,7 +42,7 @@ int main(int argc, char **argv) {
         config.placement = SW_PLACEMENT_PACKED;
         config.index_location = SW_INDEX_START;
         config.storage = SW_STORAGE_BUFFERED;
-        config.fill_value = -7;
+        config.fill_pixel = &fill;
         config.skip_empty_chunks = 0;
         config.ring_full = SW_RING_FULL_BLOCK;
         config.ring_full_timeout_ms = 1500;

@@ -34,7 +34,7 @@ fn sources() -> Vec<Config> {
 const DIALECTS: &[Dialect] = Dialect::ALL;
 
 /// What is asked for on the way into a dialect.
-fn wishes(to: Dialect) -> Vec<RepackOptions> {
+fn choices(to: Dialect) -> Vec<RepackOptions> {
     let options = |codec: Compressor| RepackOptions {
         dialect: Some(to),
         codec: Some(Codec { compressor: codec, checksum: to == Dialect::Zarr3 }),
@@ -101,14 +101,14 @@ fn every_dialect_becomes_every_other() {
         let path = movie(folder.path(), &source);
         let before = crate::common::stopped::files(&path);
         for &to in DIALECTS {
-            for (number, wishes) in wishes(to).into_iter().enumerate() {
+            for (number, chosen) in choices(to).into_iter().enumerate() {
                 let out = folder.path().join(format!("{}{number}", to.name()));
-                let what = format!("{:?} {:?} to {wishes:?}", source.dialect, source.volume);
-                let summary = repack(&path, Some(&out), &wishes);
+                let what = format!("{:?} {:?} to {chosen:?}", source.dialect, source.volume);
+                let summary = repack(&path, Some(&out), &chosen);
                 assert!(summary.chunks > 0, "{what}");
                 assert_same(&out, &path, to, &what);
-                if !wishes.chunk.is_empty() {
-                    assert_eq!(image(&out).chunk_shape, wishes.chunk, "{what}");
+                if !chosen.chunk.is_empty() {
+                    assert_eq!(image(&out).chunk_shape, chosen.chunk, "{what}");
                 }
                 // And back again, which nothing is lost by.
                 let back = folder.path().join("back");
@@ -168,16 +168,16 @@ fn other_dialects_change_in_place_where_their_names_stay() {
         let copy = folder.path().join("copy");
         copy_tree(&path, &copy);
         for to in DIALECTS.iter().copied().filter(|to| *to != source.dialect) {
-            let error = Repack::new(&path, None, &wishes(to)[0]).unwrap_err().to_string();
+            let error = Repack::new(&path, None, &choices(to)[0]).unwrap_err().to_string();
             assert!(error.contains("to a new dataset"), "{error}");
         }
         fs::write(path.join("notes.txt"), "keep me").unwrap();
-        for wishes in wishes(source.dialect) {
-            let what = format!("{:?} {:?} to {wishes:?}", source.dialect, source.volume);
-            repack(&path, None, &wishes);
+        for chosen in choices(source.dialect) {
+            let what = format!("{:?} {:?} to {chosen:?}", source.dialect, source.volume);
+            repack(&path, None, &chosen);
             assert_same(&path, &copy, source.dialect, &what);
             assert_eq!(fs::read_to_string(path.join("notes.txt")).unwrap(), "keep me");
-            let again = repack(&path, None, &wishes);
+            let again = repack(&path, None, &chosen);
             assert_eq!((again.shards_written, again.chunks), (0, 0), "{what}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "{what}");
         }
@@ -204,12 +204,12 @@ fn scales_channels_and_attributes_go_along() {
     (0..10).for_each(|number| crate::common::stopped::commit(&acquisition, &config, number));
     acquisition.finish().unwrap();
     let volume = folder.path().join("volume");
-    let wishes = RepackOptions {
+    let chosen = RepackOptions {
         dialect: Some(Dialect::Precomputed),
         codec: Some(plain(Compressor::Gzip { level: 1 })),
         ..options()
     };
-    repack(&path, Some(&volume), &wishes);
+    repack(&path, Some(&volume), &chosen);
     assert_same(&volume, &path, Dialect::Precomputed, "channels");
     let info: Value = serde_json::from_slice(&fs::read(volume.join("info")).unwrap()).unwrap();
     assert_eq!(info["num_channels"], 2);
@@ -261,7 +261,7 @@ fn what_a_dialect_can_t_hold_is_refused_with_what_it_can() {
         let error = refused(options);
         assert!(error.contains(evidence), "{error:?} lacks {evidence:?}");
     }
-    let f64s = Config { dtype: Dtype::F64, fill_value: 3.0, ..config() };
+    let f64s = Config { dtype: Dtype::F64, fill_value: 3.into(), ..config() };
     let path = folder.path().join("f64");
     finished(&path, &f64s, &[0]);
     let codec = Some(plain(Compressor::None));
@@ -287,9 +287,9 @@ fn a_shard_s_index_gets_and_loses_its_checksum() {
         let document: Value = serde_json::from_slice(&fs::read(path.join("0/zarr.json")).unwrap()).unwrap();
         document["codecs"][0]["configuration"]["index_codecs"].as_array().unwrap().len() == 2
     };
-    for wished in [false, true, false] {
-        repack(&path, None, &RepackOptions { index_checksum: Some(wished), ..options() });
-        assert_eq!(checksum(), wished);
+    for requested in [false, true, false] {
+        repack(&path, None, &RepackOptions { index_checksum: Some(requested), ..options() });
+        assert_eq!(checksum(), requested);
         assert!(pixels(&path) == expected);
     }
 }

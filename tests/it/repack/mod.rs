@@ -202,8 +202,9 @@ fn codecs_and_shapes_change_together_with_their_documents() {
             if let Some(codec) = &case.codec {
                 assert_eq!(array.codec(), codec);
             }
-            let sizes = |wished: &[u64], now: &[u64]| -> Vec<u64> {
-                let pick = |(at, now): (usize, &u64)| wished.get(at).copied().filter(|&size| size > 0).unwrap_or(*now);
+            let sizes = |requested: &[u64], now: &[u64]| -> Vec<u64> {
+                let pick =
+                    |(at, now): (usize, &u64)| requested.get(at).copied().filter(|&size| size > 0).unwrap_or(*now);
                 now.iter().enumerate().map(pick).collect()
             };
             assert_eq!(after.chunk_shape, sizes(&case.chunk, &before.chunk_shape));

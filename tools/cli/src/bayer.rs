@@ -13,7 +13,7 @@ pub(crate) fn turned(pattern: &str, turn: Orientation, [rows, columns]: [u64; 2]
     let color = |at: [u64; 2]| {
         // From the last row on, rows have the same colours as the first or the second, by their number.
         let flipped = |side: usize, is_flipped: bool| if is_flipped { sides[side] + 1 + at[side] } else { at[side] };
-        let (y, x) = (flipped(0, turn.flip_rows), flipped(1, turn.flip_columns));
+        let (y, x) = (flipped(0, turn.flip.has_rows()), flipped(1, turn.flip.has_columns()));
         let (row, column) = if turn.transpose { (x, y) } else { (y, x) };
         colors[(row % 2 * 2 + column % 2) as usize]
     };
@@ -22,18 +22,20 @@ pub(crate) fn turned(pattern: &str, turn: Orientation, [rows, columns]: [u64; 2]
 
 #[cfg(test)]
 mod tests {
+    use shardwright::Flip;
+
     use super::*;
 
     #[test]
     fn patterns_turn_with_their_pixels() {
-        let flip = |flip_rows, flip_columns| Orientation { flip_rows, flip_columns, ..Orientation::default() };
+        let flip = |flip| Orientation { flip, ..Orientation::default() };
         let cases = [
             (Orientation::default(), [4, 6], "RGGB"),
-            (flip(true, false), [4, 6], "GBRG"),
-            (flip(false, true), [4, 6], "GRBG"),
-            (flip(true, true), [4, 6], "BGGR"),
+            (flip(Flip::Rows), [4, 6], "GBRG"),
+            (flip(Flip::Columns), [4, 6], "GRBG"),
+            (flip(Flip::Both), [4, 6], "BGGR"),
             // An odd number of rows begins and ends with the same colours.
-            (flip(true, false), [5, 6], "RGGB"),
+            (flip(Flip::Rows), [5, 6], "RGGB"),
             (Orientation::quarter_turns(1), [4, 6], "GBRG"),
             (Orientation::quarter_turns(1), [4, 5], "RGGB"),
             (Orientation::quarter_turns(3), [4, 6], "GRBG"),

@@ -2,11 +2,20 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::Failure;
 
+static HAS_SAID: AtomicBool = AtomicBool::new(false);
+
+/// Whether something was written to stdout, or is about to be.
+pub(crate) fn has_said() -> bool {
+    HAS_SAID.load(Ordering::Relaxed)
+}
+
 /// Writes `text` to stdout. A reader that has gone away, as `head` does, is no error.
 pub(crate) fn say(text: &str) -> Result<(), Failure> {
+    HAS_SAID.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     said(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }

@@ -33,10 +33,15 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
-use console::{said, say, tell};
+use console::{has_said, said, say, tell};
 use failure::{Failure, exit};
 
 fn main() -> ExitCode {
+    // Nothing comes before it that a signal could end.
+    if let Err(failure) = interrupt::begin(say_interrupted) {
+        tell(format_args!("error: {failure}"));
+        return ExitCode::from(failure.exit_code());
+    }
     interrupt::ignore_size_limit();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -83,6 +88,21 @@ fn say_error(failure: &Failure, path: Option<&Path>) {
     let _ = say(&format!("{}\n", serde_json::json!({"error": failure.to_json(path)})));
 }
 
+/// Whether the command line, perhaps a wrong one, asks for JSON.
+fn is_json() -> bool {
+    std::env::args_os().any(|word| word == "--json")
+}
+
+/// The last words of a command that had not begun its work.
+fn say_interrupted() {
+    let failure = Failure::Interrupted("interrupted before anything was begun".to_owned());
+    tell(format_args!("error: {failure}"));
+    // What is on standard output already is the one object, or a part of it.
+    if is_json() && !has_said() {
+        say_error(&failure, None);
+    }
+}
+
 /// Help, the version, or what is wrong with the command line.
 fn ended_by_clap(error: &clap::Error) -> ExitCode {
     let printed = error.print();
@@ -91,7 +111,7 @@ fn ended_by_clap(error: &clap::Error) -> ExitCode {
         tell(format_args!("error: {failure}"));
         return ExitCode::from(failure.exit_code());
     }
-    if is_usage && std::env::args_os().any(|word| word == "--json") {
+    if is_usage && is_json() {
         let text = error.to_string();
         say_error(&Failure::Usage(text.trim().trim_start_matches("error: ").to_owned()), None);
     }

@@ -117,8 +117,8 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<u8, Failure> {
     refuse_unusable(&args.path)?;
     refuse_dataset(&args.path)?;
     tell_leftovers(args);
+    interrupt::listen("removing what was written");
     let scratch = ScratchFolder::create(&args.path)?;
-    interrupt::listen("removing what was written")?;
     let step = |what: &str| {
         if !args.report.json && !args.report.quiet {
             tell(format_args!("trying {what} …"));
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<u8, Failure> {
     let copy_bytes_per_s = copy_rate(&frame, cores);
     step("each way of writing")?;
     let sync = !args.engine.no_sync;
-    let storage = storage_rates(&scratch.0, &StorageTrial { write_bytes: 512 << 10, sync, time: PART_TIME })
+    let storage = storage_rates(&scratch.0, &StorageTrial { sync, time: PART_TIME, ..StorageTrial::default() })
         .map_err(Failure::from)?;
     let free_bytes = free_bytes(&scratch.0)?;
     let mut codecs = Vec::new();

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let quiet = args.report.quiet || args.report.json;
     let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
-    let summary = interrupt::stopping(|| pyramid.stop(), run)?.map_err(|error| in_the_way(error, args, &options))?;
+    let summary = interrupt::stopping(|| pyramid.stop(), run).map_err(|error| in_the_way(error, args, &options))?;
     let seconds = start.elapsed().as_secs_f64();
     if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and paths");

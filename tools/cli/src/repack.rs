@@ -53,7 +53,7 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let quiet = args.report.quiet || args.report.json;
     let run = || meter::during(quiet, || repack.progress().bytes(), || repack.run());
-    let summary = interrupt::stopping(|| repack.stop(), run)?.map_err(in_the_way)?;
+    let summary = interrupt::stopping(|| repack.stop(), run).map_err(in_the_way)?;
     let seconds = start.elapsed().as_secs_f64();
     let path = args.output.as_ref().unwrap_or(&args.path);
     if args.report.json {

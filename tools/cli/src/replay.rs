@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
 
     let diary = soak.map(|path| Diary::begin(path, args.run.overwrite)).transpose()?;
-    interrupt::listen("finishing the frames that were taken")?;
+    interrupt::listen("finishing the frames that were taken");
     let feed = FeedPlan { pass, total, rate, drops: config.ring_full == RingFull::DropNewest };
     let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
     args.pace.wait.then(wait_for_a_line);

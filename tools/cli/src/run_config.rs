@@ -107,8 +107,8 @@ fn set_sizes(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets where the first pixel is along dimensions of which only an option has said how far apart pixels are. What to say
-/// of others.
+/// Sets where the first pixel is along dimensions of which only an option has said how far apart pixels are. What to
+/// say of others.
 fn place_unscaled(recording: &Recording, dims: &mut [Dim], is_transposed: bool) -> Vec<String> {
     let mut left = Vec::new();
     for (name, place, unit) in &recording.unscaled_places {

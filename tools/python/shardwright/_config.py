@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -38,7 +39,7 @@ class ConfigFields(TypedDict, total=False):
     frame_layout: Mapping[str, int] | None
     pixel_format: str
     unused_low_bits: int
-    orientation: Mapping[str, bool] | int
+    orientation: Mapping[str, bool | str] | int
     ring_full: str | float | Mapping[str, Any] | None
     leap_max: int
     workers: int
@@ -143,12 +144,12 @@ def _ring_full(policy: str | float | Mapping[str, Any] | None) -> Any:
     return dict(policy) if isinstance(policy, Mapping) else policy
 
 
-def _orientation(turn: Mapping[str, bool] | int) -> dict[str, bool]:
+def _orientation(turn: Mapping[str, bool | str] | int) -> dict[str, bool | str]:
     """Return what quarter turns are, which ``numpy.rot90`` counts as well."""
     if isinstance(turn, Mapping):
         return dict(turn)
     turns = turn % 4
-    return {"transpose": turns % 2 == 1, "flip_rows": turns in (1, 2), "flip_columns": turns >= 2}
+    return {"transpose": turns % 2 == 1, "flip": ("none", "rows", "both", "columns")[turns]}
 
 
 def _record_fields(fields: Any) -> Any:
@@ -166,13 +167,16 @@ def _channels(channels: Sequence[Any]) -> list[Any]:
     return [document(channel) for channel in channels]
 
 
-def _pyramid(wish: str | Mapping[str, Any] | None) -> Any:
-    return {"method": wish} if isinstance(wish, str) else wish if wish is None else dict(wish)
+def _pyramid(levels: str | Mapping[str, Any] | None) -> Any:
+    return {"method": levels} if isinstance(levels, str) else levels if levels is None else dict(levels)
 
 
 def _fill_value(value: float | str) -> Any:
     if isinstance(value, str):
         return value
+    if hasattr(value, "__index__"):
+        # A float would round those beyond 2 ** 53.
+        return operator.index(value)
     value = float(value)
     if math.isnan(value):
         return "NaN"

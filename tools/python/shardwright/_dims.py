@@ -167,14 +167,14 @@ def gzip(level: int = 1) -> dict[str, Any]:
     return {"name": "gzip", "level": level}
 
 
-def _compressor(wish: str | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(wish, dict):
-        return wish
-    if wish.startswith("blosc-") and wish != "blosc-noise":
-        return blosc(wish.removeprefix("blosc-"))
-    if wish == "blosc":
+def _compressor(compressor: str | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(compressor, dict):
+        return compressor
+    if compressor.startswith("blosc-") and compressor != "blosc-noise":
+        return blosc(compressor.removeprefix("blosc-"))
+    if compressor == "blosc":
         return blosc()
-    document: dict[str, Any] = {"name": wish}
-    if wish in ("zstd", "gzip", "zlib"):
+    document: dict[str, Any] = {"name": compressor}
+    if compressor in ("zstd", "gzip", "zlib"):
         document["level"] = 1
     return document

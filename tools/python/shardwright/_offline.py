@@ -174,9 +174,9 @@ def pyramid(
     **options
         ``overwrite``, ``memory_bytes``, ``workers``, ``sync``.
     """
-    wish = {"method": method, "levels": levels, "depth": depth, **options}
+    chosen = {"method": method, "levels": levels, "depth": depth, **options}
     with of_bytes("pyramid", progress) as tell:
-        return _report(_core.pyramid(Path(path), json.dumps(wish), tell))
+        return _report(_core.pyramid(Path(path), json.dumps(chosen), tell))
 
 
 Index = int | slice | EllipsisType

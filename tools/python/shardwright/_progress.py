@@ -134,16 +134,16 @@ def _expected(config: dict[str, Any]) -> int | None:
 class of_bytes:
     """Progress of an operation on a dataset: a context manager that gives what the operation calls."""
 
-    def __init__(self, what: str, wish: bool | Callable[[int, int], object]) -> None:
+    def __init__(self, what: str, progress: bool | Callable[[int, int], object]) -> None:
         self._what = what
-        self._wish = wish
+        self._progress = progress
         self._painter: _Painter | None = None
 
     def __enter__(self) -> Callable[[int, int], object] | None:
-        if self._wish is False:
+        if self._progress is False:
             return None
-        if callable(self._wish):
-            return self._wish
+        if callable(self._progress):
+            return self._progress
         self._painter = painter = _painter(self._what, True)
         return lambda done, total: painter.paint(done, total or None, "")
 

@@ -35,13 +35,13 @@ impl Acquisition {
     ) -> PyResult<Self> {
         let config: Config =
             serde_json::from_str(config).map_err(|error| raised(py, "ConfigError", error.to_string()))?;
-        let wish = config.clone();
+        let given = config.clone();
         let created = match (dataset, name) {
             (Some(dataset), Some(name)) => {
                 let dataset = dataset.get().dataset(py)?;
-                in_thread(py, move || dataset.acquisition(&name, wish))?
+                in_thread(py, move || dataset.acquisition(&name, given))?
             }
-            _ => in_thread(py, move || shardwright::Acquisition::create(path, wish))?,
+            _ => in_thread(py, move || shardwright::Acquisition::create(path, given))?,
         };
         drain(py);
         let running = Arc::new(Running::new(py, &config, created.or_raise(py)?)?);

@@ -120,7 +120,7 @@ pub(crate) fn recover(
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct RepackWish {
+struct RepackDocument {
     only: Vec<String>,
     skip: Vec<String>,
     dialect: Option<Dialect>,
@@ -141,7 +141,7 @@ struct RepackWish {
     space_check: bool,
 }
 
-impl Default for RepackWish {
+impl Default for RepackDocument {
     fn default() -> Self {
         let usual = offline::RepackOptions::default();
         Self {
@@ -167,7 +167,7 @@ impl Default for RepackWish {
     }
 }
 
-impl RepackWish {
+impl RepackDocument {
     fn options(self, py: Python<'_>) -> PyResult<offline::RepackOptions> {
         use offline::{Sharding, SpaceCheck};
         Ok(offline::RepackOptions {
@@ -199,17 +199,17 @@ pub(crate) fn repack(
     py: Python<'_>,
     path: PathBuf,
     out: Option<PathBuf>,
-    wish: &str,
+    document: &str,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let options = options::<RepackWish>(py, wish)?.options(py)?;
+    let options = options::<RepackDocument>(py, document)?.options(py)?;
     let operation = py.detach(|| offline::Repack::new(path, out.as_deref(), &options)).or_raise(py)?;
     done(py, operation, progress)
 }
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct ManifestWish {
+struct ManifestDocument {
     url_prefix: Option<String>,
     forms: Vec<ManifestForm>,
     inline_chunks: u64,
@@ -217,7 +217,7 @@ struct ManifestWish {
     overwrite: bool,
 }
 
-impl Default for ManifestWish {
+impl Default for ManifestDocument {
     fn default() -> Self {
         let offline::ManifestOptions { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite } =
             offline::ManifestOptions::default();
@@ -231,10 +231,10 @@ pub(crate) fn manifest(
     py: Python<'_>,
     path: PathBuf,
     out: Option<PathBuf>,
-    wish: &str,
+    document: &str,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let ManifestWish { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite } = options(py, wish)?;
+    let ManifestDocument { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite } = options(py, document)?;
     let options = offline::ManifestOptions { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite };
     let operation = py.detach(|| offline::WriteManifest::new(path, out.as_deref(), &options)).or_raise(py)?;
     done(py, operation, progress)
@@ -242,7 +242,7 @@ pub(crate) fn manifest(
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct PyramidWish {
+struct PyramidDocument {
     method: Option<String>,
     levels: Option<usize>,
     depth: String,
@@ -252,7 +252,7 @@ struct PyramidWish {
     sync: bool,
 }
 
-impl Default for PyramidWish {
+impl Default for PyramidDocument {
     fn default() -> Self {
         let usual = offline::PyramidOptions::default();
         let depth = usual.depth.name().to_owned();
@@ -266,10 +266,10 @@ impl Default for PyramidWish {
 pub(crate) fn pyramid(
     py: Python<'_>,
     path: PathBuf,
-    wish: &str,
+    document: &str,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let PyramidWish { method, levels, depth, overwrite, memory_bytes, workers, sync } = options(py, wish)?;
+    let PyramidDocument { method, levels, depth, overwrite, memory_bytes, workers, sync } = options(py, document)?;
     let method = method.map(|method| chosen(py, &method)).transpose()?;
     let depth = chosen(py, &depth)?;
     let options = offline::PyramidOptions { method, levels, depth, overwrite, memory_bytes, workers, sync };

@@ -104,11 +104,11 @@ def test_frames_are_turned_as_numpy_does(start: Start, tmp_path: Path, turns: in
 
 
 def test_a_flip_is_said_by_name(start: Start, tmp_path: Path) -> None:
-    with start(orientation={"flip_rows": True}) as acq:
+    with start(orientation={"flip": "rows"}) as acq:
         acq.append(picture(1))
     np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr")[0], picture(1)[::-1])
-    with pytest.raises(sw.ConfigError, match="flip_row"):
-        start("other.ome.zarr", orientation={"flip_row": True})
+    with pytest.raises(sw.ConfigError, match="`columns`"):
+        start("other.ome.zarr", orientation={"flip": "row"})
 
 
 @pytest.mark.parametrize("dtype", ["u2", "i2"])

@@ -9,9 +9,11 @@ import re
 import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from conftest import Start, picture, stored
 
 import shardwright as sw
@@ -127,9 +129,22 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
     assert (tmp_path / "run.ome.manifest.zarr").is_dir()
 
 
+@pytest.mark.parametrize("fill", [2**64 - 1, np.uint64(2**53 + 1), -(2**53) - 1, np.float32(0.5), float("nan")])
+def test_a_fill_value_is_the_number_that_was_said(tmp_path: Path, fill: Any) -> None:
+    dtype = "f4" if isinstance(fill, float | np.float32) else "i8" if fill < 0 else "u8"
+    dims = [sw.time(), sw.y(16), sw.x(24)]
+    with sw.create(tmp_path / "run.ome.zarr", dims=dims, dtype=dtype, fill_value=fill) as acq:
+        acq.append(picture(1, dtype=dtype), number=1)
+    array = zarr.open_array(tmp_path / "run.ome.zarr" / "0", mode="r")
+    np.testing.assert_array_equal(array.fill_value, np.array(fill, dtype))
+    np.testing.assert_array_equal(array[0], np.full((16, 24), fill, dtype))
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ({"dtype": "u8", "fill_value": 2.0**64}, "u64 holds whole numbers"),
+        ({"dtype": "f4", "fill_value": 2**24 + 1}, "does not hold it exactly"),
         ({"dtype": "f2"}, "float16"),
         ({"dtype": ">u2"}, "byte order"),
         ({"dtype": "nothing"}, "nothing"),

@@ -66,18 +66,19 @@ fn codecs() -> Vec<Case> {
 
 fn types() -> Vec<Case> {
     let case = |dtype: Dtype| {
-        let config = Config { fill_value: 7.0, ..config(dtype, movie(None)) };
+        let config = Config { fill_value: 7.into(), ..config(dtype, movie(None)) };
         Case::new(format!("type-{dtype}"), config).image(|image| image.numbers.retain(|number| number % 4 != 1))
     };
     let mut cases: Vec<_> = Dtype::ALL.iter().copied().map(case).collect();
     for (name, dtype, fill_value) in [
-        ("nan", Dtype::F32, f64::NAN),
-        ("infinity", Dtype::F64, f64::INFINITY),
-        ("minus-infinity", Dtype::F32, f64::NEG_INFINITY),
-        ("fraction", Dtype::F32, 0.1),
-        ("negative", Dtype::I16, -300.0),
-        ("large", Dtype::U64, 9_007_199_254_740_993.0),
-        ("largest", Dtype::U16, 65535.0),
+        ("nan", Dtype::F32, f64::NAN.into()),
+        ("infinity", Dtype::F64, f64::INFINITY.into()),
+        ("minus-infinity", Dtype::F32, f64::NEG_INFINITY.into()),
+        ("fraction", Dtype::F32, 0.1.into()),
+        ("negative", Dtype::I16, (-300).into()),
+        ("large", Dtype::U64, u64::MAX.into()),
+        ("beyond-doubles", Dtype::I64, (-9_007_199_254_740_993_i64).into()),
+        ("largest", Dtype::U16, 65535.into()),
     ] {
         let config = Config { fill_value, ..config(dtype, movie(None)) };
         cases.push(Case::new(format!("fill-{name}"), config).image(|image| {
@@ -151,7 +152,7 @@ fn geometries() -> Vec<Case> {
 fn gaps() -> Vec<Case> {
     let case =
         |name: &str, config: Config, numbers: Vec<u64>| Case::new(name, config).image(|image| image.numbers = numbers);
-    let u16s = |size: Option<u64>| Config { fill_value: 3.0, ..config(Dtype::U16, movie(size)) };
+    let u16s = |size: Option<u64>| Config { fill_value: 3.into(), ..config(Dtype::U16, movie(size)) };
     let corner = |name: &str, config: Config| Case::new(name, config).image(|image| image.pixels = Pixels::Corner);
     let packed = |config: Config| Config { placement: Placement::Packed, ..config };
     vec![

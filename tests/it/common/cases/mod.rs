@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use shardwright::{
-    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dim, DimKind, Dtype, FrameLayout, ImageLabel,
-    IndexLocation, LabelColor, LabelProperties, OmeVersion, Placement, Plate, Record, RecordField, Shuffle,
+    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dim, DimKind, Dtype, FillValue, FrameLayout,
+    ImageLabel, IndexLocation, LabelColor, LabelProperties, OmeVersion, Placement, Plate, Record, RecordField, Shuffle,
     StorageKind, Summary,
 };
 
@@ -253,18 +253,22 @@ fn spread(pixels: &[u8], row_bytes: usize, stride: usize, offset: usize) -> Vec<
     picture
 }
 
-fn element(dtype: Dtype, value: f64) -> Vec<u8> {
+fn element(dtype: Dtype, value: FillValue) -> Vec<u8> {
+    let (whole, float) = match value {
+        FillValue::Integer(whole) => (whole, whole as f64),
+        FillValue::Float(float) => (float as i128, float),
+    };
     match dtype {
-        Dtype::U8 => (value as u8).to_ne_bytes().to_vec(),
-        Dtype::I8 => (value as i8).to_ne_bytes().to_vec(),
-        Dtype::U16 => (value as u16).to_ne_bytes().to_vec(),
-        Dtype::I16 => (value as i16).to_ne_bytes().to_vec(),
-        Dtype::U32 => (value as u32).to_ne_bytes().to_vec(),
-        Dtype::I32 => (value as i32).to_ne_bytes().to_vec(),
-        Dtype::U64 => (value as u64).to_ne_bytes().to_vec(),
-        Dtype::I64 => (value as i64).to_ne_bytes().to_vec(),
-        Dtype::F32 => (value as f32).to_ne_bytes().to_vec(),
-        Dtype::F64 => value.to_ne_bytes().to_vec(),
+        Dtype::U8 => (whole as u8).to_ne_bytes().to_vec(),
+        Dtype::I8 => (whole as i8).to_ne_bytes().to_vec(),
+        Dtype::U16 => (whole as u16).to_ne_bytes().to_vec(),
+        Dtype::I16 => (whole as i16).to_ne_bytes().to_vec(),
+        Dtype::U32 => (whole as u32).to_ne_bytes().to_vec(),
+        Dtype::I32 => (whole as i32).to_ne_bytes().to_vec(),
+        Dtype::U64 => (whole as u64).to_ne_bytes().to_vec(),
+        Dtype::I64 => (whole as i64).to_ne_bytes().to_vec(),
+        Dtype::F32 => (float as f32).to_ne_bytes().to_vec(),
+        Dtype::F64 => float.to_ne_bytes().to_vec(),
         other => panic!("{other}: say here how its elements are stored"),
     }
 }

@@ -7,8 +7,8 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use shardwright::words;
 use shardwright::{
-    Compressor, Config, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, OmeVersion, Orientation,
-    PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    Compressor, Config, Depth, Dialect, Downsampling, Dtype, Flip, IndexLocation, ManifestForm, OmeVersion,
+    Orientation, PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 use super::values::{AxisOrigin, Camera, PixelSize, Rate, bytes, one_of, positive, seconds, whole};
@@ -101,16 +101,16 @@ pub(crate) struct RecordingArgs {
 impl RecordingArgs {
     /// What `--orientation` means.
     pub(crate) fn turn(&self) -> Orientation {
-        let flips = |flip_rows, flip_columns| Orientation { flip_rows, flip_columns, ..Orientation::default() };
-        let transposed = |orientation| Orientation { transpose: true, ..orientation };
+        let flipped = |flip| Orientation { flip, ..Orientation::default() };
+        let transposed = |flip| Orientation { transpose: true, flip };
         match self.orientation.as_str() {
             "rotate-90" => Orientation::quarter_turns(1),
             "rotate-180" => Orientation::quarter_turns(2),
             "rotate-270" => Orientation::quarter_turns(3),
-            "flip-vertical" => flips(true, false),
-            "flip-horizontal" => flips(false, true),
-            "transpose" => transposed(flips(false, false)),
-            "transpose-other" => transposed(flips(true, true)),
+            "flip-vertical" => flipped(Flip::Rows),
+            "flip-horizontal" => flipped(Flip::Columns),
+            "transpose" => transposed(Flip::None),
+            "transpose-other" => transposed(Flip::Both),
             _ => Orientation::default(),
         }
     }

@@ -115,7 +115,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
         Format::Tiff | Format::OmeTiff => Some(tiff::PageLayout::new(&image, format == Format::OmeTiff, args.bigtiff)?),
         _ => None,
     };
-    interrupt::listen("ending, and nothing is left behind")?;
+    interrupt::listen("ending, and nothing is left behind");
     let made = create(&args.output)?;
     // All write at the place of one open file.
     let file = made.file().try_clone().map_err(|error| written(&args.output, &error))?;

@@ -57,8 +57,8 @@ pub(crate) struct Recording {
     pub(crate) fps: Option<f64>,
     /// The channels, if the recording says something of them. A label or a colour that it does not say is empty.
     pub(crate) channels: Vec<Channel>,
-    /// Where the first pixel is along dimensions of which nobody has said how far apart pixels are: the dimension's name,
-    /// and the place with its unit.
+    /// Where the first pixel is along dimensions of which nobody has said how far apart pixels are: the dimension's
+    /// name, and the place with its unit.
     pub(crate) unscaled_places: Vec<(String, f64, &'static str)>,
     /// The image's name.
     pub(crate) name: Option<String>,

@@ -86,11 +86,11 @@ def write(image: Path, array: ArraySettings, config: Callable[[ArraySettings, in
     for level in range(1, len(shapes)):
         source = open(image / f"{level - 1}")
         staging = image / f"{STAGING}-{level}"
-        wish = config(array, 1, 0)
-        for dim, length in zip(wish["dims"], shapes[level], strict=True):
+        level_config = config(array, 1, 0)
+        for dim, length in zip(level_config["dims"], shapes[level], strict=True):
             dim["size"] = None if dim["size"] is None else length
-        wish["acquisition_order"] = []
-        with create(staging, wish) as run:
+        level_config["acquisition_order"] = []
+        with create(staging, level_config) as run:
             for planes in _planes(source, shapes[level - 1], shapes[level], array):
                 run.append(np.ascontiguousarray(planes))
         (staging / "0").rename(image / f"{level}")

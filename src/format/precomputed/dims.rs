@@ -1,0 +1,40 @@
+//! The dimensions of an array that is a volume.
+
+use serde_json::Value;
+
+use super::volume::{CHANNEL, X, Y, Z};
+use crate::error::Refusal;
+use crate::format::provenance;
+
+/// The array's dimensions.
+pub(super) struct Dims {
+    pub(super) names: Vec<String>,
+    pub(super) roles: Vec<usize>,
+}
+
+impl Dims {
+    /// Those that the writer had, if it says so.
+    pub(super) fn new(own: &Value, channels: u64) -> Result<Self, Refusal> {
+        let usual = || {
+            let dims = [("c", CHANNEL), ("z", Z), ("y", Y), ("x", X)];
+            let (names, roles) =
+                dims.into_iter().skip(usize::from(channels == 1)).map(|(name, role)| (name.to_owned(), role)).unzip();
+            Self { names, roles }
+        };
+        let Some((names, channel)) = provenance::dimensions(own) else { return Ok(usual()) };
+        let wrong = || format!("the writer's dimensions are {names}, which a volume can't have");
+        let names: Option<Vec<String>> =
+            names.as_array().and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
+        let names = names.ok_or_else(wrong)?;
+        let channel = channel.and_then(|channel| names.iter().position(|name| name == channel));
+        let outer = names.len().checked_sub(2).filter(|&outer| outer <= 2).ok_or_else(wrong)?;
+        let mut roles: Vec<usize> =
+            (0..outer).map(|dim| if Some(dim) == channel { CHANNEL } else { Z }).chain([Y, X]).collect();
+        roles.dedup();
+        // Channels that no dimension has would be lost.
+        if roles.len() != names.len() || (channels > 1 && !roles.contains(&CHANNEL)) {
+            return Err(wrong().into());
+        }
+        Ok(Self { names, roles })
+    }
+}
