@@ -309,14 +309,15 @@ impl Repack {
         self.complete(&staging)?;
         match &self.out {
             Some(out) => {
-                let folder = self.jobs.first().map_or(self.root.as_path(), |job| job.change.target.folder());
+                let tree = staging.tree();
+                let folder = self.jobs.first().map_or(&*tree, |job| job.change.target.folder());
                 let origin =
                     receipt::Origin { source: &self.root, source_files: &source_files, options: &self.options };
                 if is_archive_name(out) {
-                    pack::pack(&staging.tree(), out, &origin, folder)?;
+                    pack::pack(&tree, out, &origin, folder)?;
                 } else {
-                    origin.leave(&staging.tree(), folder)?;
-                    os::publish_new(&staging.tree(), out)?;
+                    origin.leave(&tree, folder)?;
+                    os::publish_new(&tree, out)?;
                 }
             }
             None if self.form == ResultForm::Designed => {

@@ -289,7 +289,9 @@ class Case:
 
     def left_out(self, options, notes):
         """The arrays that notes call left out; only those that the options leave out may be."""
-        said = {name for note in notes if "left out" in note for name in re.findall(r'"([^"]*)"', note)}
+        # One that gets another name is there.
+        told = [note for note in notes if "left out" in note and 'becomes "0"' not in note]
+        said = {name for note in told for name in re.findall(r'"([^"]*)"', note)}
         left = {name for name in self.truth_names if name in said}
         for option, wrong in (("--skip", lambda name, of: not below(name, of)), ("--only", below)):
             of = options[options.index(option) + 1] if option in options else None

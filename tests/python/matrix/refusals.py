@@ -181,6 +181,7 @@ REFUSALS = [
     Refusal("", 2, r"needs at least one element", EMPTY, "images have pixels"),
     Refusal("", 2, r"is no multiple of the chunk's \d+ elements, as \d+", LAYOUT, "numbers do not go together"),
     Refusal("", 2, r"has \d+ numbers?, but an array has \d+ dimensions?", LAYOUT, "numbers do not fit each array"),
+    Refusal("", 2, r"has \d+ numbers?, but .* dimensions?; to repack the others", LAYOUT, "numbers fit some arrays"),
     Refusal("", 2, r"can't be split into chunks|of the whole array|room for", LAYOUT, "numbers do not fit"),
     Refusal("", 5, r"its elements are \w+, which precomputed can't hold", volume_types, "types a volume has not got"),
     Refusal("", 5, r"its elements are r\d+, which zarr3-transformer can't hold", raw_bits, "types it has not got"),
