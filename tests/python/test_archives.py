@@ -255,18 +255,3 @@ def test_an_archive_that_was_cut_off_says_what_helps(replayed, tool):
     tool("recover", out, "--apply")
     tool("verify", out)
     assert_archive(out, movie)
-
-
-@pytest.mark.parametrize("shape", [(), (10,)])
-@pytest.mark.parametrize("options", [(), ("--unsharded",)])
-def test_arrays_without_rows_become_an_archive_and_come_back(tool, tmp_path, shape, options):
-    group = zarr.open_group(tmp_path / "v.zarr", mode="w", attributes={"of": "v"})
-    values = np.arange(np.prod(shape, dtype=int), dtype="f4").reshape(shape)
-    group.create_array("v", data=values, chunks=tuple(3 for _ in shape))
-    tool("repack", tmp_path / "v.zarr", tmp_path / "v.ozx", *options)
-    tool("repack", tmp_path / "v.ozx", tmp_path / "back.zarr", *options)
-    back = zarr.open_group(tmp_path / "back.zarr", mode="r")
-    assert dict(back.attrs) == {"of": "v"} and np.array_equal(back["v"][...], values)
-    # Nothing was left in what was read.
-    assert not list((tmp_path / "v.zarr").rglob(".*"))
-    assert "nothing to do" in tool("repack", tmp_path / "v.zarr", tmp_path / "v.ozx", *options)

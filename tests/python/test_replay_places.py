@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import tifffile
-import zarr
 from cloudvolume import CloudVolume
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -119,15 +118,6 @@ def test_a_place_waits_for_the_size_of_pixels(tool, tmp_path):
 def test_channels_have_no_distance(tool, tmp_path):
     source = recording(tmp_path / "in.ome.tif")
     assert "channels" in tool("replay", source, tmp_path / "z", "--pixel-size", "c=2um", code=2)
-
-
-def test_axes_of_raw_numbers_come_in_the_order_of_ome_zarr(tool, tmp_path):
-    pixels = np.arange(3 * 2 * 4 * 8 * 8, dtype="u2").reshape(3, 2, 4, 8, 8)
-    np.save(tmp_path / "in.npy", pixels)
-    tool("replay", tmp_path / "in.npy", tmp_path / "z", "--axes", "t,z,c,y,x", "--pixel-size", "0.3um,z=3um")
-    written = zarr.open_group(tmp_path / "z", mode="r")
-    assert np.array_equal(written["0"][:], pixels.swapaxes(1, 2))
-    near(described(tool, tmp_path / "z")[0], {"z": (3, 0, "micrometer"), "x": (0.3, 0, "micrometer")})
 
 
 def test_sizes_of_imagej_have_all_digits(tool, tmp_path):

@@ -37,8 +37,14 @@ def running(command, tmp_path):
     ]
     call += ["--rate", "100", "--memory", "64MiB", "--chunk", "1,48,64", "--shard", "16,48,64", "--json", "--unbounded"]
     words = [str(word) for word in call]
+    # Whoever runs the tests may have been told to outlive a terminal, which children inherit.
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     # The array grows with what a checkpoint has made durable.
     while not (out / "0/zarr.json").exists() or open_tensorstore(out / "0").shape[0] < 50:

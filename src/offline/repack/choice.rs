@@ -40,8 +40,7 @@ pub(super) fn settled(
         return Ok((options, None));
     }
     let note = "each chunk stays a file of its own; the option `shard` puts them into shards";
-    let has_rows = nodes::all_arrays(nodes).any(|(_, array)| array.shape().len() > 1);
-    Ok((RepackOptions { sharding: Sharding::Unsharded, ..options }, (copied && has_rows).then_some(note)))
+    Ok((RepackOptions { sharding: Sharding::Unsharded, ..options }, copied.then_some(note)))
 }
 
 /// All that there is to do, with what somebody should know of it. Refuses what lacks arrays that its documents promise,
@@ -74,12 +73,8 @@ pub(super) fn jobs(
         jobs.notes.extend(array_notes::of_job(job, selection.options)?);
     }
     missing::refuse_absent(roots.absent, selection.options)?;
-    let RepackOptions { codec, chunk, .. } = selection.options;
-    // Arrays that stay what they are can become an archive, or a folder again.
-    let is_copy = roots.copied && selection.options.is_unsharded() && codec.is_none() && chunk.is_empty();
     match (jobs.jobs.is_empty(), has_arrays) {
         (false, _) => Ok(jobs),
-        (true, true) if is_copy => Ok(jobs),
         (true, true) => Err(refusal::of_nothing(roots.root, &ranks, selection.options)),
         (true, false) => Err(Error::not_found(roots.root, "holds no array that is read here")),
     }

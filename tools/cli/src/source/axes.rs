@@ -108,7 +108,7 @@ impl Axes {
 }
 
 /// OME-Zarr wants time, another, channel and depth in this order, whatever the order of arrival was.
-pub(crate) fn rank(name: &str) -> u8 {
+fn rank(name: &str) -> u8 {
     match name {
         "t" => 0,
         "c" => 2,

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use shardwright::words::count;
 use shardwright::{Dim, DimKind, Dtype, FrameLayout, PixelFormat};
 
-use super::axes::rank;
 use super::files::{open_regular, read_at};
 use super::npy;
 use super::recording::{FrameSource, Recording, dim_named};
@@ -247,11 +246,6 @@ fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<
     if outer > 0 {
         // The last two are a frame's rows and columns whatever they are called.
         dims[outer..].iter_mut().for_each(|dim| dim.kind = DimKind::Space);
-        let arrival: Vec<_> = dims[..outer].iter().map(|dim| dim.name.clone()).collect();
-        dims[..outer].sort_by_key(|dim| rank(&dim.name));
-        if dims[..outer].iter().zip(&arrival).any(|(dim, name)| dim.name != *name) {
-            recording.acquisition_order = arrival;
-        }
         recording.dims = dims;
     }
     Ok((recording, samples))
