@@ -379,8 +379,13 @@ impl ImageWriter {
         }
         let (mut user, user_changed) = self.take_attributes();
         let attributes_changed = self.take_windows(plan, &mut state) || user_changed;
-        let own = self.own(plan, &state, &mut user, None);
-        if let Some(extent) = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]) {
+        let extent = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]);
+        // Most checkpoints change neither.
+        let own = match extent.is_some() || attributes_changed {
+            true => self.own(plan, &state, &mut user, None),
+            false => Value::Null,
+        };
+        if let Some(extent) = extent {
             let before = std::mem::replace(&mut state.shape[0], extent);
             let put = self.put_document(to, &self.described(plan, &state, &user, &own).of_shape());
             put.inspect_err(|_| state.shape[0] = before)?;

@@ -109,7 +109,9 @@ fn reconcile_axis(unit: Option<&str>, dim: usize, grids: &mut [PixelGrid], said:
     let nanometers = unit.and_then(units::nanometers).unwrap_or(size / finest.scale[dim]);
     for (at, grid) in grids.iter_mut().enumerate() {
         let (scale, start) = pixel(grid);
-        let (scale, start) = (scale * nanometers, start * nanometers);
+        // Of an image all of whose pixels stand in one place, no place in nanometers follows.
+        let start = Some(start * nanometers).filter(|start| start.is_finite()).unwrap_or(0.0);
+        let scale = scale * nanometers;
         let (scale, start) = match said.get(at) {
             // A place between two voxels, or none, is one that a volume can't say.
             Some(&(size, 0.0)) if start == 0.0 || whole_offset(start, size).is_none() => (size, start),
@@ -123,4 +125,36 @@ fn reconcile_axis(unit: Option<&str>, dim: usize, grids: &mut [PixelGrid], said:
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Scale and translation along y and x of an image of 0.5 with these and without units, behind `reconcile`.
+    fn reconciled(scale: [f64; 2], place: [f64; 2]) -> Value {
+        let axis = |name: &str| json!({"name": name, "type": "space"});
+        let ways = json!([{"type": "scale", "scale": [1, scale[0], scale[1]]},
+                          {"type": "translation", "translation": [0, place[0], place[1]]}]);
+        let datasets = json!([{"path": "0", "coordinateTransformations": ways}]);
+        let axes = json!([axis("z"), axis("y"), axis("x")]);
+        let mut ome = json!({"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]});
+        let scales = json!([{"resolution": [100, 7, 1], "voxel_offset": [5, 0, 0]}]);
+        reconcile(&mut ome, &json!({"num_channels": 1, "scales": scales}));
+        let ways = &ome["multiscales"][0]["datasets"][0]["coordinateTransformations"];
+        json!([ways[0]["scale"], ways[1]["translation"], ome["multiscales"][0]["axes"][2]["unit"]])
+    }
+
+    #[test]
+    fn an_image_is_where_its_volume_is() {
+        // Along y, they agree already.
+        assert_eq!(reconciled([7.0, 3.0], [2.0, 1.0]), json!([[1.0, 7.0, 100.0], [0.0, 2.0, 550.0], "nanometer"]));
+        // An image of which all columns, or rows, stand in one place.
+        for place in [0.0, 4.0] {
+            let expected = json!([[1.0, 7.0, 100.0], [0.0, 0.0, 550.0], "nanometer"]);
+            assert_eq!(reconciled([0.0, 0.0], [place, place]), expected);
+        }
+    }
 }
