@@ -66,10 +66,9 @@ impl Directory {
 
     fn put_once(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let path = &self.root.join(key);
-        self.make_parents(key)?;
         let partial = hidden(path, "partial");
+        let (file, _) = self.create_partial(key, &partial)?;
         let write = || {
-            let file = create_new(&partial)?;
             system::check_file_limit(bytes.len() as u64)?;
             file.write_all_at(bytes, 0)?;
             if self.sync { file.sync_all() } else { Ok(()) }
@@ -89,10 +88,9 @@ impl Directory {
         let root = File::open(&self.root)?;
         let mut written = Vec::new();
         let write = |(key, bytes): &(&str, &[u8])| {
-            self.make_parents(key)?;
             let path = self.root.join(key);
             let partial = hidden(&path, "partial");
-            let file = create_new(&partial)?;
+            let (file, _) = self.create_partial(key, &partial)?;
             written.push((partial, path));
             system::check_file_limit(bytes.len() as u64)?;
             file.write_all_at(bytes, 0)
@@ -148,17 +146,11 @@ impl Directory {
         }
     }
 
-    /// Creates a file under construction, and the folders above it.
-    fn create_partial(&self, key: &str, partial: &Path) -> io::Result<File> {
-        let mut tries = 3;
-        loop {
-            self.made.add(self.make_parents(key)?);
-            match create_new(partial) {
-                // Another file was given up meanwhile, and took its empty folders along.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && tries > 0 => tries -= 1,
-                created => return created,
-            }
-        }
+    /// Creates a file under construction, and the folders above it, of which it returns those that were not there.
+    fn create_partial(&self, key: &str, partial: &Path) -> io::Result<(File, Vec<PathBuf>)> {
+        let _kept = self.made.keep_empty();
+        let folders = self.make_parents(key)?;
+        Ok((create_new(partial)?, folders))
     }
 
     /// Opens what else the way of writing needs of a file of `len` bytes.
@@ -208,7 +200,8 @@ impl Storage for Directory {
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
         let path = self.root.join(key);
         let partial = hidden(&path, "partial");
-        let file = self.create_partial(key, &partial)?;
+        let (file, folders) = self.create_partial(key, &partial)?;
+        self.made.add(folders);
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the
         // disk.
         let mut blob = FileBlob::new(file, path, partial, len, self.new_names_to_sync());
@@ -289,6 +282,22 @@ impl Storage for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A folder that one thread has found may be removed by another one before there is a file in it.
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no statfs")]
+    fn files_are_created_while_others_are_given_up_in_the_same_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path(), StorageKind::Buffered, false).unwrap();
+        let create_and_drop = |thread: usize| {
+            for turn in 0..2000 {
+                let made = directory.create(&format!("c/{}/0/{thread}", turn % 2), 8);
+                drop(made.unwrap_or_else(|error| panic!("turn {turn} of thread {thread}: {error}")));
+            }
+        };
+        thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || create_and_drop(thread)))));
+        assert!(!folder.path().join("c").exists());
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "miri has no statfs")]
