@@ -188,8 +188,7 @@ impl Acquisition {
         (ring, late): (RingSource, bool),
         pool: Arc<Pool>,
     ) -> Result<Self> {
-        let mut notes =
-            Vec::from_iter(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
+        let mut notes = Vec::from_iter(ome::left_out(config));
         notes.extend(ome::xml::unknown_units(&config.dims));
         notes.extend(plan.ring.note.clone());
         let index = &plan.shard.index;
