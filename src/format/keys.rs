@@ -5,9 +5,12 @@
 
 use std::path::{Component, Path};
 
-/// Whether a path that a document names leads to something below, and not out of its dataset.
+/// Whether a path that a document names leads to something below, and not out of its dataset. No file's name has a zero
+/// byte, with which numbers in the place of paths begin that are too large for all but a text.
 pub(crate) fn is_below(path: &str) -> bool {
-    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+    !path.is_empty()
+        && !path.contains('\0')
+        && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// A node's name is that of a folder, for which file systems have 255 bytes, also with what hidden names begin and end

@@ -318,6 +318,9 @@ pub(crate) fn replace_levels(ome: &mut Value, levels: impl Iterator<Item = Value
 /// Lets the first image have its levels' pixels at these places. `changed`: the axes whose unit is another one by that.
 pub(crate) fn replace_places(ome: &mut Value, grids: &[PixelGrid], changed: &[usize], unit: &str) {
     let Some(image) = images_mut(ome).and_then(|images| images.first_mut()) else { return };
+    if Multiscale(image).levels().any(|level| !level.0.is_object()) {
+        return;
+    }
     let output = Multiscale(image).output();
     let datasets = Multiscale(image).levels().zip(grids).map(|(level, grid)| {
         let mut level = level.0.clone();

@@ -120,6 +120,18 @@ fn check_offset(offset: [i64; 3], size: [u64; 3]) -> Result<()> {
     Err(Error::config("volume.voxel_offset", format_args!("{offset:?}"), reason))
 }
 
+/// Readers take each as a number above 0.
+fn check_resolution(resolution: [f64; 3]) -> Result<()> {
+    let is_fit = |nanometers: &f64| nanometers.is_finite() && *nanometers > 0.0;
+    let Some(dim) = (0..3).find(|&dim| !is_fit(&resolution[dim])) else { return Ok(()) };
+    let reason = format!(
+        "a volume can't have {} nanometers from voxel to voxel along {}; give another distance",
+        resolution[dim],
+        ["x", "y", "z"][dim]
+    );
+    Err(Error::config("volume.resolution", format_args!("{resolution:?}"), reason))
+}
+
 impl VolumePlan {
     /// `chunk`: the shape of a chunk. Sets `shard`, of which zeros are free, to what shards become.
     pub(super) fn new(config: &Config, chunk: &[u64], shard: &mut [u64]) -> Result<Option<Self>> {
@@ -152,6 +164,7 @@ impl VolumePlan {
         };
         let depth = if bounded { volume.size[2] } else { FRAMES_MAX };
         check_offset(volume.voxel_offset, [volume.size[0], volume.size[1], depth])?;
+        check_resolution(resolution(config))?;
         let table = if shards.in_box.is_none() { Some(Table::new(&volume, &shards)?) } else { None };
         let in_box = shards.in_box.unwrap_or(grid);
         let across = [grid[0], grid[1]];
@@ -247,7 +260,7 @@ fn key(config: &Config) -> String {
 }
 
 /// Nanometers from voxel to voxel, x, y, z.
-fn resolution(config: &Config) -> [f64; 3] {
+pub(crate) fn resolution(config: &Config) -> [f64; 3] {
     config.volume.resolution.unwrap_or_else(|| {
         let (outer, frame) = config.dims.split_at(config.dims.len() - 2);
         let nanometers = |dim: &Dim| place::resolution(dim.scale, dim.unit.as_deref());

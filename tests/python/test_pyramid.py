@@ -251,7 +251,8 @@ def test_levels_are_replaced_only_on_request(pyramid, tmp_path):
     path = ome_image(tmp_path / "i.zarr", pixels, (32, 32))
     pyramid(path, "--levels", 3, "--method", "min")
     before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
-    assert pyramid(path, code=1)["kind"] == "exists"
+    assert pyramid(path, "--levels", 2, code=1)["kind"] == "exists"
+    assert pyramid(path)["levels"] == []
     assert {file: file.stat().st_mtime_ns for file in path.rglob("*") if file.name != ".shardwright.lock"} == before
     said = pyramid(path, "--levels", 2, "--method", "max", "--overwrite")
     assert_levels(path, said, pixels, "max")

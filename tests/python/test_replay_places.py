@@ -93,6 +93,98 @@ def test_a_volume_that_nobody_changed_keeps_its_units(tool, tmp_path):
     near(described(tool, tmp_path / "v")[0], {"x": (0.3, 100.05, "micrometer"), "y": (0.3, -30.15, "micrometer")})
 
 
+def volume_of_others(path, resolution, offset):
+    size = PIXELS.shape[:0:-1]
+    info = CloudVolume.create_new_info(1, "image", "uint16", "raw", resolution, offset, size, chunk_size=(8, 8, 4))
+    volume = CloudVolume(f"file://{path}", info=info, progress=False)
+    volume.commit_info()
+    volume[:] = PIXELS[0].T[..., None]
+
+
+def test_a_volume_of_others_stays_where_it_is(tool, tmp_path):
+    """Its voxels are half a voxel behind their offset, also where that is 0, through whatever they go."""
+    volume_of_others(tmp_path / "one", [100, 100, 500], [0, 0, 0])
+    expected = {"z": (500, 250, "nanometer"), "y": (100, 50, "nanometer"), "x": (100, 50, "nanometer")}
+    near(described(tool, tmp_path / "one")[0], expected)
+    tool("repack", tmp_path / "one", tmp_path / "two", *VOLUME)
+    near(described(tool, tmp_path / "two")[0], expected)
+    tool("repack", tmp_path / "two", tmp_path / "three.zarr")
+    near(described(tool, tmp_path / "three.zarr")[0], expected)
+    tool("repack", tmp_path / "one", "--codec", "gzip")
+    near(described(tool, tmp_path / "one")[0], expected)
+
+
+def scale_of(path):
+    (scale,) = json.loads((path / "info").read_text())["scales"]
+    return scale
+
+
+def edit(path, change):
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def moved(to):
+    def change(document):
+        (level,) = document["attributes"]["ome"]["multiscales"][0]["datasets"]
+        level["coordinateTransformations"][1]["translation"] = to
+
+    return change
+
+
+def test_a_volume_is_where_its_image_was_moved_to(tool, tmp_path):
+    """What it was before, as a volume, is kept among the attributes, and is history."""
+    volume_of_others(tmp_path / "one", [250, 500, 1000], [100, -200, 300])
+    tool("repack", tmp_path / "one", tmp_path / "z")
+    tool("repack", tmp_path / "z", tmp_path / "same", *VOLUME)
+    assert scale_of(tmp_path / "same")["voxel_offset"] == [100, -200, 300]
+    assert scale_of(tmp_path / "same")["key"] == "250_500_1000"
+    edit(tmp_path / "z/zarr.json", moved([500, 750, 125]))
+    tool("repack", tmp_path / "z", tmp_path / "moved", *VOLUME)
+    assert scale_of(tmp_path / "moved")["voxel_offset"] == [0, 1, 0]
+    edit(tmp_path / "z/zarr.json", moved([500, 1000, 125]))
+    assert "along y (1000 nanometer)" in tool("repack", tmp_path / "z", tmp_path / "between", *VOLUME)
+
+
+def test_voxels_of_another_size_stand_where_their_number_says(tool, tmp_path):
+    volume_of_others(tmp_path / "one", [4, 4, 40], [0, 5, 3])
+    tool("repack", tmp_path / "one", tmp_path / "z")
+    tool("repack", tmp_path / "z", tmp_path / "v", *VOLUME)
+    edit(tmp_path / "v/info", lambda info: info["scales"][0].update(resolution=[8, 8, 80]))
+    expected = {"z": (80, 280, "nanometer"), "y": (8, 44, "nanometer"), "x": (8, 4, "nanometer")}
+    near(described(tool, tmp_path / "v")[0], expected)
+
+
+def test_a_resolution_has_all_its_digits_and_is_one_for_every_reader(tool, tmp_path):
+    size = 3.5833333333333335
+    volume_of_others(tmp_path / "one", [size, 4, 40], [-7, 13, 1000])
+    tool("repack", tmp_path / "one", tmp_path / "z")
+    tool("repack", tmp_path / "z", tmp_path / "v", *VOLUME)
+    assert scale_of(tmp_path / "v")["resolution"] == [size, 4, 40]
+    where = ["--voxel-offset", "-7,13,-1000"]
+    tool("repack", tmp_path / "z", tmp_path / "w", *VOLUME, *where)
+    assert scale_of(tmp_path / "w")["voxel_offset"] == [-7, 13, -1000]
+
+    def huge(document):
+        image = document["attributes"]["ome"]["multiscales"][0]
+        image["datasets"][0]["coordinateTransformations"][0]["scale"] = [1e303, 1, 1]
+        image["axes"][0]["unit"] = "meter"
+
+    edit(tmp_path / "z/zarr.json", huge)
+    said = tool("repack", tmp_path / "z", tmp_path / "huge", *VOLUME, code=2)
+    assert "inf nanometers" in said and not (tmp_path / "huge").exists()
+
+
+def test_a_level_that_is_no_object_and_a_number_for_a_name(tool, tmp_path):
+    tool("replay", recording(tmp_path / "in.ome.tif"), tmp_path / "v", *VOLUME)
+    edit(tmp_path / "v/info", lambda info: info["shardwright"]["ome"]["multiscales"][0].update(datasets=["0"]))
+    for verb in ["info", "verify"]:
+        tool(verb, tmp_path / "v")
+    edit(tmp_path / "v/info", lambda info: info["scales"][0].update(key=10**30))
+    assert "not below it" in tool("verify", tmp_path / "v", code=3)
+
+
 def test_a_translation_becomes_an_offset_or_is_refused(tool, tmp_path):
     source = recording(tmp_path / "in.ome.tif")
     tool("replay", source, tmp_path / "v", *VOLUME, "--translation", "x=0.45,y=-30.15,z=1")

@@ -33,8 +33,11 @@ pub(super) fn places(info: &Value) -> Vec<Place> {
 pub(crate) fn resolution(scale: f64, unit: Option<&str>) -> f64 {
     // Seconds, for example: the format knows no name for them.
     let Some(unit) = unit.map_or(Some(1.0), units::nanometers) else { return 1.0 };
-    // A product such as 0.325 * 1000 shall not be spelled with sixteen digits.
-    (scale * unit * 1e6).round() / 1e6
+    if unit == 1.0 {
+        return scale;
+    }
+    // A product such as 0.069 * 1000 shall not be spelled with more digits than its factors have.
+    format!("{:.14e}", scale * unit).parse().unwrap_or(scale * unit)
 }
 
 /// The voxels before the first one, whose centre stands at `translation`, if these are a whole number. `step`: from
@@ -109,12 +112,13 @@ fn reconcile_axis(unit: Option<&str>, dim: usize, grids: &mut [PixelGrid], said:
     let nanometers = unit.and_then(units::nanometers).unwrap_or(size / finest.scale[dim]);
     for (at, grid) in grids.iter_mut().enumerate() {
         let (scale, start) = pixel(grid);
+        let was_whole = whole_offset(start, scale).is_some();
         // Of an image all of whose pixels stand in one place, no place in nanometers follows.
         let start = Some(start * nanometers).filter(|start| start.is_finite()).unwrap_or(0.0);
         let scale = scale * nanometers;
         let (scale, start) = match said.get(at) {
             // A place between two voxels, or none, is one that a volume can't say.
-            Some(&(size, 0.0)) if start == 0.0 || whole_offset(start, size).is_none() => (size, start),
+            Some(&(size, 0.0)) if start == 0.0 || !was_whole => (size, start),
             Some(&(size, offset)) => (size, (offset + 0.5) * size),
             None => (scale, start),
         };

@@ -146,7 +146,10 @@ impl DirectoryRange {
             }
             check_name(&name)?;
             if found.insert(name.clone(), entry).is_some() {
-                return Err(format!("{name} is there twice"));
+                return Err(format!(
+                    "{name} is there twice, and readers differ in which they take; unpack it (of `unzip -o`, the last \
+                     one stays) and repack the folder"
+                ));
             }
         }
         if !rest.is_empty() {

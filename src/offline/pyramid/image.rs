@@ -10,7 +10,7 @@ use crate::config::DimKind;
 use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
 use crate::format::keys::is_below;
-use crate::format::{Metadata, precomputed, zarr3};
+use crate::format::{Metadata, precomputed, zarr2, zarr3};
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
@@ -212,6 +212,11 @@ pub(super) fn group(path: &Path) -> Result<Value> {
             // What can't be read at all is told first, as by all who read.
             Array::open_exactly(path)?;
             Err(Error::not_found(path, "is an array; name the image whose level it is, or is to be"))
+        }
+        None if path.join(zarr2::ARRAY).is_file() => {
+            let help = "is an array of Zarr v2; levels are made for images of OME-Zarr 0.5 and 0.6, and repack makes \
+                        one of an image of 0.4: name that";
+            Err(Error::unsupported(path, help))
         }
         None if path.is_file() => Err(Error::not_found(path, "is a file; expected the directory of an image")),
         None if !has_node(path) && !path.join(precomputed::DOCUMENT).is_file() => {

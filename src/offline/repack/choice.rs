@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use super::array_notes;
-use super::jobs::{ArrayJobs, Roots};
+use super::design::is_asked_for;
+use super::jobs::{ArrayJob, ArrayJobs, Roots};
 use super::missing;
 use super::options::{RepackOptions, Sharding};
+use super::refusal::called;
 use super::selection::Selection;
 use super::{groups, nodes, refusal, zarr2_arrays, zarr2_tree};
 use crate::config::OmeVersion;
 use crate::error::{Error, Result};
 use crate::format::rules;
+use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
 use crate::offline::levels;
 use crate::offline::promises::{self, Broken};
@@ -59,6 +62,7 @@ pub(super) fn jobs(
     let has_arrays = nodes.iter().any(|node| node.array().is_some());
     let chosen = nodes.iter().filter(|node| selection.takes(&node.name));
     let ranks: Vec<usize> = chosen.filter_map(|node| Some(node.array()?.shape().len())).collect();
+    let flat: Vec<String> = flat(&nodes, selection).map(|node| called(&node.name)).collect();
     let to_zarr2 = zarr2_tree::is_meant(&nodes, selection);
     if to_zarr2 || rules(selection.options.to()).is_tree {
         check_lengths(&nodes, selection)?;
@@ -69,6 +73,10 @@ pub(super) fn jobs(
         false => ArrayJobs::new(nodes, roots, selection, pool)?,
     };
     jobs.notes.extend(of_nodes);
+    jobs.notes.extend(flat.into_iter().map(|array| format!("{array} stays as it is: it has no rows and columns")));
+    if roots.copied {
+        jobs.notes.extend(jobs.jobs.iter().filter_map(note_of_image));
+    }
     for job in &jobs.jobs {
         jobs.notes.extend(array_notes::of_job(job, selection.options)?);
     }
@@ -78,6 +86,29 @@ pub(super) fn jobs(
         (true, true) => Err(refusal::of_nothing(roots.root, &ranks, selection.options)),
         (true, false) => Err(Error::not_found(roots.root, "holds no array that is read here")),
     }
+}
+
+/// What is left behind where the dataset is one array, and a level of an image around it.
+fn note_of_image(job: &ArrayJob) -> Option<String> {
+    let source = &job.change.source;
+    // A volume says of each scale where it is, and some formats say it in the array.
+    let is_told_above = !source.layout().rules().names_resolutions && !groups::has_ome_aside(source.attributes());
+    // What can't be read of an image around the array is no matter of this one's.
+    let axes = source.axes().ok().flatten().filter(|_| job.name.is_empty() && is_told_above);
+    axes.map(|_| {
+        "the array is a level of an image, which says its axes and where its pixels are; these do not go along, unless \
+         the image is repacked with the option `only`"
+            .to_owned()
+    })
+}
+
+/// The arrays of one dimension in files of their own format, which stay as they are beside images.
+fn flat<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<Item = &'a Node> {
+    let to = selection.options.to();
+    let is_meant = !rules(to).is_tree && !rules(to).shares_files && is_asked_for(selection.options);
+    let is_flat = move |array: &Array| is_meant && array.shape().len() == 1 && array.layout().dialect == to;
+    let is_taken = |node: &Node| selection.takes(&node.name) && !selection.is_record(&node.name);
+    nodes::all_arrays(nodes).filter(move |(node, array)| is_taken(node) && is_flat(array)).map(|(node, _)| node)
 }
 
 /// Refuses lengths of chunks and shards for more dimensions than some of the arrays have, and not all. One by one, each

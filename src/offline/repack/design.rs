@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
-use super::volume::{folder_of, note_of_resolution, refuse_distances, volume_of};
+use super::volume::{keep_depth, keep_key, note_of_resolution, refuse_distances, volume_of};
 use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, FillValue, IndexLocation, OmeVersion, Volume};
 use crate::format::codecs::Chain;
 use crate::format::layout::{Files, Layout};
 use crate::format::precomputed::carried::{CARRIED, deliver, is_carried};
-use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
+use crate::format::provenance::{self, ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
 use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, ngff, rules, zarr2};
 use crate::fs::document;
 use crate::offline::hierarchy;
@@ -54,11 +54,6 @@ impl Design {
         let (metadata, attributes) = (array.metadata(), &said.attributes);
         refuse_lacking(array, options.to())?;
         let names = Names::of(&metadata.layout, attributes);
-        let mut volume = volume_of(array, attributes, options);
-        let folder = volume.key.as_deref().filter(|_| options.volume.key.is_none()).and_then(folder_of);
-        if let (Some(_), Some((_, name))) = (&folder, volume.key.as_deref().and_then(|key| key.rsplit_once('/'))) {
-            volume.key = Some(name.to_owned());
-        }
         let of_element = |dtype| FillValue::of_element(dtype, &metadata.fill);
         let mut config = Config {
             // The plan takes other elements for bytes; what they are is said to its result.
@@ -69,11 +64,13 @@ impl Design {
             codec: options.codec.clone().unwrap_or(Codec { checksum: false, ..array.codec().clone() }),
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
-            volume,
+            volume: volume_of(array, attributes, options),
             fill_value: metadata.dtype.number().map_or_else(FillValue::default, of_element),
             ..Config::default()
         };
         let mut notes = config.place_volume();
+        keep_depth(&mut config, array, attributes, options);
+        let folder = keep_key(&mut config, array, attributes, options);
         let mut plan = Plan::on_disk(&config)?;
         if metadata.dtype.number().is_none() {
             plan.array = of_elements(array, &config, plan.array)?;
@@ -163,7 +160,9 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     let (mut user, mut own) = split(said, metadata, to)?;
     let to_volume = rules(to).numbers_chunks;
     let is_described = metadata.attributes.get("ome").is_some() || groups::has_ome_aside(&metadata.attributes);
-    if to_volume && metadata.layout.volume().is_some() && !is_described {
+    // Of volumes of this crate's writer, only an offset says a place; those of others are half a voxel behind none.
+    let says_place = provenance::own(&metadata.attributes).is_some() || config.volume.voxel_offset != [0; 3];
+    if to_volume && metadata.layout.volume().is_some() && !is_described && says_place {
         // Its own document says it.
         own.as_object_mut().map(|own| own.shift_remove("ome"));
     }

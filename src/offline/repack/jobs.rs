@@ -370,7 +370,7 @@ fn designed(
     match lost {
         Some(lost) if roots.copied => return Err(refusal::of_neighbour(&lost, &name, options)),
         Some(lost) => {
-            let reason = format!("a dataset of {to} has one array, so {lost:?} would be lost; write to a new dataset");
+            let reason = format!("a call writes one array of {to}, and {lost:?} would be lost; write to a new dataset");
             return Err(Error::config("dialect", to, reason));
         }
         None => {}

@@ -109,15 +109,17 @@ impl RepackOptions {
     }
 
     /// The same with a format that nobody has named: `own`, which the dataset has that is changed in place, or that of
-    /// new datasets.
+    /// new datasets. Lengths of shards that are all to stay what they are are none.
     pub(super) fn with_dialect(&self, own: Option<Dialect>) -> Self {
+        // Nothing but zeros asks for no change.
+        let shard = if self.shard.iter().all(|length| *length == 0) { Vec::new() } else { self.shard.clone() };
         if self.dialect.is_some() {
-            return self.clone();
+            return Self { shard, ..self.clone() };
         }
         let dialect = own.or_else(|| self.ome.and_then(dialect_of_ome)).unwrap_or_default();
         let mut codec = self.codec.clone();
         codec.iter_mut().for_each(|codec| codec.checksum &= rules(dialect).checksums);
-        Self { dialect: Some(dialect), codec, ..self.clone() }
+        Self { dialect: Some(dialect), codec, shard, ..self.clone() }
     }
 
     pub(super) fn is_unsharded(&self) -> bool {

@@ -1,10 +1,10 @@
 //! By what a finished new dataset is known again, when the same call is made once more: a small hidden file beside the
 //! chunks of the first of its arrays, where readers don't look.
 //!
-//! It says of which dataset and with which options the result was made, and what the files of both were like then: how
-//! many, their names, lengths and times of change, or checksums in an archive. No pixel need be read to compare this
-//! with what is there now. What was changed since on either side, moved, or copied without its times, is not taken for
-//! a finished result.
+//! It has hashes of which dataset and which options the result was made with, and of what the files of both were like
+//! then: how many, their names, lengths and times of change, or checksums in an archive. A result can be given away
+//! without telling where it was made. No pixel need be read to compare this with what is there now. What was changed
+//! since on either side, moved, or copied without its times, is not taken for a finished result.
 
 use std::fs;
 use std::path::Path;
@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 use super::listing::FileListing;
 use super::options::RepackOptions;
 use crate::error::{Error, Result};
+use crate::fnv;
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// Whether `out` is what the call would make.
 pub(super) fn is_of(out: &Path, source: &Path, arrays: &[&Array], options: &RepackOptions) -> Result<bool> {
@@ -29,8 +30,7 @@ pub(super) fn is_of(out: &Path, source: &Path, arrays: &[&Array], options: &Repa
     let synced = !options.sync || known["synced"] == Value::Bool(true);
     Ok(synced
         && known["version"] == VERSION
-        && known["source"] == json!(source)
-        && known["options"] == text(options)
+        && known["call"] == call(source, options)
         && known["files"] == result.fingerprint()
         && known["source_files"] == of_source(source, arrays)?)
 }
@@ -61,8 +61,7 @@ impl Origin<'_> {
     pub(super) fn receipt(&self, files: &mut FileListing) -> Vec<u8> {
         document::render(&json!({
             "version": VERSION,
-            "source": self.source.display().to_string(),
-            "options": text(self.options),
+            "call": call(self.source, self.options),
             "synced": self.options.sync,
             "source_files": self.source_files,
             "files": files.fingerprint(),
@@ -70,7 +69,9 @@ impl Origin<'_> {
     }
 }
 
-/// The options that matter, as a text that is only compared.
-fn text(options: &RepackOptions) -> String {
-    format!("{:?}", options.of_result())
+/// A hash of the dataset's path and of the options that matter, only to be compared.
+fn call(source: &Path, options: &RepackOptions) -> String {
+    let of_path = fnv::append(fnv::BASIS, source.as_os_str().as_encoded_bytes());
+    // A path has no zero byte.
+    format!("{:032x}", fnv::append(of_path, format!("\0{:?}", options.of_result()).as_bytes()))
 }

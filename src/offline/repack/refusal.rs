@@ -34,7 +34,7 @@ pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Err
 /// Of an array that would be lost where `only` becomes all that there is.
 pub(super) fn of_neighbour(name: &str, only: &str, options: &RepackOptions) -> Error {
     let reason = format!(
-        "a dataset of it has one array, which {} becomes, and {} beside it would be lost; leave that out with the \
+        "a call writes one array of it, which {} becomes, and {} beside it would be lost; leave that out with the \
          option `skip`, or choose zarr3, which has room for both",
         called(only),
         called(name)

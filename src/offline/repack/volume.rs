@@ -11,7 +11,7 @@ use crate::format::precomputed::carried::{scale, voxel_offset};
 use crate::format::{precomputed, rules};
 use crate::offline::array::Array;
 use crate::ome::units;
-use crate::plan::Plan;
+use crate::plan::{Plan, volume::resolution};
 
 /// Refuses distances of pixels that a volume has no resolution for. `spaces`: which dimensions it has one for.
 pub(super) fn refuse_distances(array: &Array, attributes: &Map<String, Value>, spaces: &[bool]) -> Result<()> {
@@ -68,7 +68,7 @@ fn carried_scale<'a>(array: &Array, attributes: &'a Map<String, Value>) -> Optio
 
 /// The folders in which a scale of this name stands below its volume, if it keeps them: those that could be a scale's
 /// own name, too.
-pub(super) fn folder_of(key: &str) -> Option<String> {
+fn folder_of(key: &str) -> Option<String> {
     let (folder, _) = key.rsplit_once('/')?;
     let is_plain = |part: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -78,6 +78,45 @@ pub(super) fn folder_of(key: &str) -> Option<String> {
     (is_free && folder.split('/').all(is_plain)).then(|| folder.to_owned())
 }
 
+/// Lets a volume begin along z where it did, if it is of an image that has no such dimension and can't say it.
+pub(super) fn keep_depth(config: &mut Config, array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) {
+    let is_asked = options.volume.voxel_offset != [0; 3] || array.layout().volume().is_some();
+    let is_deep = config.dims.iter().rev().skip(2).any(|dim| dim.kind == DimKind::Space);
+    if rules(options.to()).numbers_chunks
+        && !is_asked
+        && !is_deep
+        && let Some([_, _, z]) = carried_scale(array, attributes).and_then(voxel_offset)
+    {
+        config.volume.voxel_offset[2] = z;
+    }
+}
+
+/// Gives a volume the name that its scale had before, if nobody asks for another. A name that nobody chose tells the
+/// resolution, so that must be the same. Returns the folder below the volume in which the scale is to stand.
+pub(super) fn keep_key(
+    config: &mut Config,
+    array: &Array,
+    attributes: &Map<String, Value>,
+    options: &RepackOptions,
+) -> Option<String> {
+    const ROUNDING: f64 = 1e-9;
+    if !rules(options.to()).numbers_chunks || options.volume.key.is_some() {
+        return None;
+    }
+    let same = |(new, old): (f64, &Value)| old.as_f64().is_some_and(|old| (new - old).abs() <= ROUNDING * old.abs());
+    let is_same = |scale: &&Value| {
+        let old = scale["resolution"].as_array();
+        old.is_some_and(|old| old.len() == 3 && resolution(config).into_iter().zip(old).all(same))
+    };
+    let carried = carried_scale(array, attributes).filter(is_same);
+    let carried = carried.and_then(|scale| scale["key"].as_str()).map(str::to_owned);
+    let key = config.volume.key.take().or(carried)?;
+    let folder = folder_of(&key);
+    let name = key.rsplit_once('/').filter(|_| folder.is_some()).map(|(_, name)| name.to_owned());
+    config.volume.key = name.or(Some(key));
+    folder
+}
+
 /// What is asked of a volume; where nothing is, what the old one was, if it was one.
 pub(super) fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Volume {
     let mut volume = options.volume.clone();
@@ -85,13 +124,10 @@ pub(super) fn volume_of(array: &Array, attributes: &Map<String, Value>, options:
         return volume;
     }
     let Some(old) = array.layout().volume() else {
-        let carried = carried_scale(array, attributes);
-        if let (Some(offset), [0, 0, 0]) = (carried.and_then(voxel_offset), volume.voxel_offset) {
+        let offset = carried_scale(array, attributes).and_then(voxel_offset);
+        // What OME-Zarr says of the image counts: somebody may have changed it since.
+        if let (Some(offset), [0, 0, 0], None) = (offset, volume.voxel_offset, first_image(attributes)) {
             volume.voxel_offset = offset;
-        }
-        // A name that nobody chose tells the resolution.
-        if let (Some(key), None) = (carried.and_then(|scale| scale["key"].as_str()), volume.resolution) {
-            volume.key = volume.key.or_else(|| Some(key.to_owned()));
         }
         return volume;
     };

@@ -166,7 +166,7 @@ REFUSALS = [
     Refusal("manifest", 5, r"shards in its shards or codecs", any_array(around), "v2 alone"),
     # Repacking
     Refusal("", 2, r"in [\w-]+, a call repacks one array, and .* there; choose", several, "formats of one array"),
-    Refusal("", 2, r"a dataset of it has one array", several, "formats of one array"),
+    Refusal("", 2, r"a call writes one array of it", several, "formats of one array"),
     Refusal("", 2, r"none of the arrays .* rows and columns", ranks(lambda rank: rank < 2), "images alone"),
     Refusal("", 2, r"holds no array with shards that is to be repacked", chosen_without_shards, "others may have some"),
     Refusal("", 2, r"holds no array with shards that is to be repacked", all_without_shards, "nobody said how large"),

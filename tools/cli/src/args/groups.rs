@@ -252,7 +252,7 @@ pub(crate) struct VolumeArgs {
     #[arg(long)]
     pub(crate) gzip_indexes: bool,
     /// Where the first voxel stands, in voxels
-    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, allow_hyphen_values = true)]
     pub(crate) voxel_offset: Vec<i64>,
     /// Voxel size in nanometers [default: from the recording and --pixel-size]
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',')]
