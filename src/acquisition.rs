@@ -9,6 +9,7 @@ mod levels;
 mod planned;
 #[cfg(feature = "offline")]
 mod read;
+mod roi;
 mod watch;
 
 use std::path::Path;
@@ -292,7 +293,7 @@ impl Acquisition {
             }
         };
         let dropped_before = self.engine.counters.dropped_unnumbered.load(Relaxed);
-        Ok(FrameMut { loan, acquired_in_ns, dropped_before, lender: self.lender.clone() })
+        Ok(FrameMut { loan, acquired_in_ns, dropped_before, lender: self.lender.clone(), roi: None })
     }
 
     fn wait_for_loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {

@@ -112,6 +112,10 @@ pub struct Config {
     pub checkpoint_every: Duration,
     /// Per-frame record fields beyond the frame number and the two timestamps.
     pub record_fields: Vec<RecordField>,
+    /// Take frames that are smaller than the image as well, with [`append_roi`](crate::Acquisition::append_roi), and
+    /// record where in the image each frame's pixels are: in the fields `roi_y`, `roi_x`, `roi_height` and `roi_width`.
+    /// Not of packed pixels.
+    pub record_roi: bool,
     /// The channels' names and display settings, for viewers. Empty, or as many as the channel dimension is long.
     pub channels: Vec<Channel>,
     /// The image's name, for viewers.
@@ -178,6 +182,7 @@ impl Default for Config {
             sync: true,
             checkpoint_every: Duration::from_secs(1),
             record_fields: Vec::new(),
+            record_roi: false,
             channels: Vec::new(),
             name: None,
             key: None,

@@ -61,6 +61,7 @@ mod recover;
 mod recovered_books;
 mod repack;
 mod replacing;
+mod roi;
 mod room_returns;
 mod roundtrip;
 mod shared_memory;

@@ -209,6 +209,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         checkpoint_every: Duration::from_millis(config.checkpoint_every_ms),
         // SAFETY: as above.
         record_fields: fields.iter().map(|field| unsafe { record_field(field) }).collect::<Outcome<_>>()?,
+        record_roi: flag(config.record_roi, "sw_config.record_roi")?,
         // SAFETY: as above.
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
         // SAFETY: as above.

@@ -483,6 +483,10 @@ pub struct sw_config {
     /// In place of `fill_value`, one pixel of the type `dtype` with the value of pixels that were never acquired: exact
     /// also where no double is. Only read by the call that gets the struct. Default null: `fill_value` says it.
     pub fill_pixel: *const c_void,
+    /// 1: frames that are smaller than the image are taken as well, by sw_append_roi, and the record of each frame says
+    /// where in the image its pixels are: in the fields roi_y, roi_x, roi_height and roi_width. Not of packed pixels.
+    /// Default 0.
+    pub record_roi: u32,
 }
 
 grows!(sw_config);

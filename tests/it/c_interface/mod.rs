@@ -38,7 +38,7 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 16] = [
+const TESTS: [(&str, &[&str]); 17] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/messages.c", &["."]),
@@ -47,6 +47,7 @@ const TESTS: [(&str, &[&str]); 16] = [
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
     ("tests/it/c_interface/moving.c", &["day1", "day2"]),
     ("tests/it/c_interface/colors.c", &["colors.zarr"]),
+    ("tests/it/c_interface/roi.c", &["roi.zarr"]),
     ("tests/it/c_interface/aborting.c", &["aborted.zarr"]),
     ("tests/it/c_interface/together.c", &["plate.zarr"]),
     ("tests/it/c_interface/events.c", &["run.zarr"]),
@@ -221,6 +222,7 @@ fn every_option() -> Config {
         sync: false,
         checkpoint_every: Duration::from_millis(250),
         record_fields: vec![field("laser", Dtype::U16), field("stage", Dtype::F64)],
+        record_roi: true,
         channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "FFFFFF", None)],
         name: Some("µ".into()),
         key: Some("a/b".into()),

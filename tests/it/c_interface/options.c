@@ -56,6 +56,7 @@ int main(int argc, char **argv) {
         config.checkpoint_every_ms = 250;
         config.record_fields = fields;
         config.record_field_count = 2;
+        config.record_roi = 1;
         config.channels = channels;
         config.channel_count = 2;
         config.name = "µ";

@@ -47,6 +47,7 @@ class ConfigFields(TypedDict, total=False):
     sync: bool
     checkpoint_every: float | Mapping[str, int]
     record_fields: Mapping[str, npt.DTypeLike] | Sequence[Mapping[str, Any]]
+    record_roi: bool
     channels: Sequence[str | Channel | Mapping[str, Any]]
     name: str | None
     key: str | None
