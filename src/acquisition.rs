@@ -38,7 +38,7 @@ use crate::storage::Storage;
 use crate::sync::Unpoisoned;
 use levels::Levels;
 pub(crate) use planned::plan_with;
-use planned::{Planned, refuse_key, refuse_label, refuse_plate};
+use planned::{Planned, refuse_bare, refuse_key, refuse_label, refuse_plate};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -113,6 +113,7 @@ impl Acquisition {
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
         refuse_label(&config)?;
+        refuse_bare(Some(path), &config)?;
         let manifest = Manifest::requested(path, &config)?;
         let around = config.key.as_ref().map(|key| Around::look(path, key, &config)).transpose()?;
         let root = Root::create_within(path, around.as_ref(), config.overwrite)?;
@@ -152,6 +153,7 @@ impl Acquisition {
         refuse_plate(&config)?;
         refuse_key(&config)?;
         refuse_label(&config)?;
+        refuse_bare(None, &config)?;
         Manifest::refuse(None, &config)?;
         Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }
@@ -189,9 +191,11 @@ impl Acquisition {
         (ring, late): (RingSource, bool),
         pool: Arc<Pool>,
     ) -> Result<Self> {
-        let mut notes =
-            Vec::from_iter(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
-        notes.extend(ome::xml::unknown_units(&config.dims));
+        let mut notes = Vec::new();
+        if !config.bare {
+            notes.extend(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
+            notes.extend(ome::xml::unknown_units(&config.dims));
+        }
         notes.extend(plan.ring.note.clone());
         let index = &plan.shard.index;
         if config.sync && index.head_bytes > 0 && !index.may_be_replaced_in_place() {

@@ -5,6 +5,7 @@ mod common;
 
 mod archives;
 mod auto;
+mod bare;
 mod c_interface;
 mod callback_endings;
 mod callbacks;

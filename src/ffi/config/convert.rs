@@ -214,6 +214,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
         // SAFETY: as above.
         key: unsafe { optional_text(config.key, "sw_config.key") }?.map(str::to_owned),
+        bare: flag(config.bare, "sw_config.bare")?,
         ome: choice(&[OmeVersion::V0_5, OmeVersion::V0_6], config.ome, "sw_config.ome")?,
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,

@@ -487,6 +487,11 @@ pub struct sw_config {
     /// where in the image its pixels are: in the fields roi_y, roi_x, roi_height and roi_width. Not of packed pixels.
     /// Default 0.
     pub record_roi: u32,
+    /// 1: the array is written alone, at the path or the `key`: without the group of an image, without records and
+    /// OME-Zarr's metadata, and with no attributes but those of sw_set_attribute. Nothing says which frames are
+    /// missing, and `shardwright recover` restores nothing. Of SW_DIALECT_ZARR3, by sw_create and sw_create_in. Default
+    /// 0.
+    pub bare: u32,
 }
 
 grows!(sw_config);

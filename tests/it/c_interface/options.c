@@ -78,6 +78,7 @@ int main(int argc, char **argv) {
         config.pyramid_depth = SW_DEPTH_AUTO;
         config.plate_acquisition = 8;
         config.key = "a/b";
+        config.bare = 1;
         config.label = "{\"colors\": [{\"value\": -1, \"rgba\": [1, 2, 3, 4]}]}";
     }
     size_t needed;

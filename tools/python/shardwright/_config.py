@@ -51,6 +51,7 @@ class ConfigFields(TypedDict, total=False):
     channels: Sequence[str | Channel | Mapping[str, Any]]
     name: str | None
     key: str | None
+    bare: bool
     ome: str
     overwrite: bool
     guard_maps: bool

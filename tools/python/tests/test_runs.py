@@ -106,6 +106,7 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         plate_acquisition=None,
         label=None,
         key=None,
+        bare=False,
     )
     assert set(fields) == set(sw._config.ConfigFields.__annotations__)
     # The library names all that it has.
