@@ -193,7 +193,7 @@ impl Acquisition {
     ) -> Result<Self> {
         let mut notes = Vec::new();
         if !config.bare {
-            notes.extend(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
+            notes.extend(ome::left_out(config));
             notes.extend(ome::xml::unknown_units(&config.dims));
         }
         notes.extend(plan.ring.note.clone());

@@ -115,6 +115,16 @@ pub(crate) fn says_more_than_names(config: &Config) -> bool {
     config.dims.iter().any(is_measured) || !config.channels.is_empty() || config.name.is_some()
 }
 
+/// What somebody should know whose image can't be one of OME-Zarr.
+pub(crate) fn left_out(config: &Config) -> Option<String> {
+    let why = incompatibility(&config.dims)?;
+    let lost = match says_more_than_names(config) {
+        true => "; the sizes, units and places of pixels, channels and the name that were given are not kept",
+        false => "",
+    };
+    Some(format!("no OME-Zarr metadata: {why}{lost}"))
+}
+
 fn omero(channel: &Channel, dtype: Dtype) -> Value {
     let (lowest, highest) = range(dtype);
     let (start, end) = channel.window.unwrap_or((lowest, highest));
@@ -275,6 +285,15 @@ pub(super) mod tests {
         }
         refused(|config| config.channels[1].window = Some((5.0, 5.0)));
         refused(|config| config.channels[1].window = Some((0.0, f64::NAN)));
+    }
+
+    #[test]
+    fn what_is_not_kept_of_other_axes_is_told() {
+        let told = |dims: Vec<Dim>| left_out(&Config { dims, ..Config::default() });
+        let odd = |z: Dim| vec![Dim::time(2), z, Dim::channel(2), Dim::y(8), Dim::x(8)];
+        assert_eq!(told(five_dimensions().dims), None);
+        assert!(!told(odd(Dim::z(3))).unwrap().contains("not kept"));
+        assert!(told(odd(Dim::z(3).scale(2.0, "micrometer"))).unwrap().ends_with("that were given are not kept"));
     }
 
     #[test]

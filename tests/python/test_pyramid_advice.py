@@ -159,12 +159,13 @@ def test_distances_along_z_are_compared_in_one_unit_or_in_none(told, tool, tmp_p
         assert open_zarr_python(out / "2").shape == (2, 16, 16)
 
 
-def test_levels_of_a_small_image_stay_and_are_told(told, tool, tmp_path):
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_levels_of_a_small_image_stay_and_are_told(told, tool, tmp_path, overwrite):
     path, pixels = annotated(tmp_path / "i.zarr")
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    said = told("pyramid", path, "--method", "max", "--overwrite")
+    said = told("pyramid", path, "--method", "max", *overwrite)
     assert said["levels"] == [] and '"1", "2" stay as they are' in said["notes"][0] and "--levels" in said["notes"][0]
     after = {file: file.read_bytes() for file in path.rglob("*") if file.is_file() and "lock" not in file.name}
     assert after == before
-    assert "note: the levels" in tool("pyramid", path, "--overwrite")
+    assert "note: the levels" in tool("pyramid", path, *overwrite)
     assert_levels(path, told("pyramid", path, "--method", "max", "--overwrite", "--levels", 2), pixels, "max")

@@ -84,12 +84,13 @@ impl Pyramid {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when there is no image, or several; [`Error::Exists`] when it has levels already, unless the
-    /// options say to overwrite, or when something that it does not list has the name of a new one; [`Error::Locked`]
-    /// when somebody writes the dataset; [`Error::Config`] for a memory that is too small, and for distances that can't
-    /// be compared; [`Error::Unsupported`] for other formats and elements that can't be halved; [`Error::Format`] when
-    /// what is there can't be read, or chunks that its writer counted are not there; [`Error::Unfinished`] when its
-    /// writer did not finish; [`Error::Conflict`] when a level that is replaced holds more than it may.
+    /// [`Error::NotFound`] when there is no image, or several; [`Error::Exists`] when it has levels already and is to
+    /// get others, unless the options say to overwrite, or when something that it does not list has the name of a new
+    /// one; [`Error::Locked`] when somebody writes the dataset; [`Error::Config`] for a memory that is too small, and
+    /// for distances that can't be compared; [`Error::Unsupported`] for other formats and elements that can't be
+    /// halved; [`Error::Format`] when what is there can't be read, or chunks that its writer counted are not there;
+    /// [`Error::Unfinished`] when its writer did not finish; [`Error::Conflict`] when a level that is replaced holds
+    /// more than it may.
     pub fn new(path: impl AsRef<Path>, options: &PyramidOptions) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();

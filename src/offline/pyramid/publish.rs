@@ -89,7 +89,9 @@ impl Publication<'_> {
         }
         let in_the_way = |path: PathBuf, help| Err(Error::Exists { path, help });
         let named = &image.datasets[1..];
-        if let (Some(level), false) = (named.first(), self.options.overwrite) {
+        // An image that is small enough without more keeps what it has.
+        let none_goes = self.options.overwrite || self.levels.is_empty();
+        if let (Some(level), false) = (named.first(), none_goes) {
             return in_the_way(self.place(level), "allow overwriting, which replaces the levels");
         }
         named.iter().try_for_each(|path| image.check_replaceable(path))?;

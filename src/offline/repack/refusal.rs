@@ -74,7 +74,8 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
         return Error::config("shard", format_args!("{:?}", options.shard), reason);
     }
     let help = match options.to() {
-        _ if options.is_unsharded() => "",
+        _ if options.is_unsharded() && options.codec.is_some() => "",
+        _ if options.is_unsharded() => "; its chunks are files already, and the option `codec` writes them again",
         dialect if !rules(dialect).shares_files => {
             "; its chunks are files already, and nothing is asked for that would change them: the option `codec` \
              does, or the option `chunk`, and the option `sharding` takes them as they are"
