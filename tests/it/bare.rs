@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::stopped::{commit, files, stopped, written};
+use crate::common::stopped::{commit, files, stopped};
+use crate::common::storage::wait_until;
 use crate::common::{checked, frame, recovered};
 use serde_json::{Value, json};
 use shardwright::offline::Array;
@@ -92,16 +93,13 @@ fn nothing_is_written_but_the_array_and_groups_on_its_way() {
 fn an_array_is_read_while_it_grows_and_needs_no_hierarchy() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("alone.zarr");
-    let config = Config { checkpoint_every: Duration::from_millis(5), ..config(None) };
+    let config = Config { sync: true, checkpoint_every: Duration::from_millis(5), ..config(None) };
     let acquisition = Acquisition::create(&path, config.clone()).unwrap();
     assert_eq!(document(&path)["attributes"], json!({}));
     assert_eq!(Array::open(&path).unwrap().shape(), [0, 8, 8]);
     acquisition.set_attribute("early", 1.into()).unwrap();
     (0..6).for_each(|number| commit(&acquisition, &config, number));
-    written(&acquisition, 6);
-    while acquisition.stats().frames_durable < 6 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("they are durable", || acquisition.stats().frames_durable == 6);
     // Of a closed shard and of an open one.
     assert_eq!(Array::open(&path).unwrap().read_all().unwrap(), frames(6));
     for number in 0..6 {
@@ -157,7 +155,7 @@ fn two_arrays_are_written_at_the_same_time() {
 #[test]
 fn a_kill_leaves_what_the_last_checkpoint_left() {
     let folder = tempfile::tempdir().unwrap();
-    let config = Config { checkpoint_every: Duration::from_millis(5), ..config(None) };
+    let config = Config { sync: true, checkpoint_every: Duration::from_millis(5), ..config(None) };
     let left = stopped(folder.path(), &config, &[0, 1, 2, 3, 4], 5);
     assert_eq!(Array::open(&left).unwrap().read_all().unwrap(), frames(5));
     let before = files(&left);
