@@ -21,7 +21,7 @@
                   sw_dataset_plate, sw_dataset_acquisition, sw_dataset_acquisitions, sw_dataset_free
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
-                  or sw_append, sw_append_interleaved for all of it
+                  or sw_append, sw_append_interleaved, sw_append_roi for all of it
    meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_next_number, sw_first_error,
                   sw_first_error_frame, sw_set_attribute
    end            sw_close; sw_finish, sw_finish_all or sw_abort; sw_get_summary, sw_summary_json; sw_free */
@@ -373,6 +373,15 @@ typedef struct sw_config {
     // In place of `fill_value`, one pixel of the type `dtype` with the value of pixels that were never acquired: exact
     // also where no double is. Only read by the call that gets the struct. Default null: `fill_value` says it.
     const void *fill_pixel;
+    // 1: frames that are smaller than the image are taken as well, by sw_append_roi, and the record of each frame says
+    // where in the image its pixels are: in the fields roi_y, roi_x, roi_height and roi_width. Not of packed pixels.
+    // Default 0.
+    uint32_t record_roi;
+    // 1: the array is written alone, at the path or the `key`: without the group of an image, without records and
+    // OME-Zarr's metadata, and with no attributes but those of sw_set_attribute. Nothing says which frames are
+    // missing, and `shardwright recover` restores nothing. Of SW_DIALECT_ZARR3, by sw_create and sw_create_in. Default
+    // 0.
+    uint32_t bare;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -514,6 +523,18 @@ typedef struct sw_appended {
     // Frames let go, because the ring was full and SW_RING_FULL_DROP_NEWEST is configured.
     uint64_t dropped;
 } sw_appended;
+
+// A camera's region of interest: the rectangle of a frame that it gives, in pixels.
+typedef struct sw_roi {
+    // Its first row.
+    size_t y;
+    // Its first column.
+    size_t x;
+    // How many rows.
+    size_t height;
+    // How many columns.
+    size_t width;
+} sw_roi;
 
 // What can happen in a run: the sum of SW_EVENT_... values.
 typedef uint32_t sw_events;
@@ -1233,6 +1254,24 @@ sw_status sw_append_interleaved(struct sw_acquisition *acquisition,
                                 const struct sw_record *record,
                                 int64_t timeout_ms,
                                 struct sw_appended *appended);
+
+// Copies one or several frames of which the camera gives only the part `roi`, and commits them under the next numbers.
+// The part stands in the frame where it says, before frames are turned; all around it is the fill value. The record of
+// each frame says where in the image the part is, as do those of whole frames.
+//
+// Rows of `pixels` are as long as those of the part. `row_stride` is their distance in bytes; 0: rows follow each
+// other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free buffers.
+//
+// Errors: SW_ERROR_FRAME_SIZE for what is no part of a frame, too; SW_ERROR_CONFIG where `record_roi` is not
+// configured; as sw_append.
+sw_status sw_append_roi(struct sw_acquisition *acquisition,
+                        const void *pixels,
+                        size_t bytes,
+                        const struct sw_roi *roi,
+                        size_t row_stride,
+                        const struct sw_record *record,
+                        int64_t timeout_ms,
+                        struct sw_appended *appended);
 
 // Creates the dataset `path` (see sw_create) for several images. `overwrite` 1: a dataset that is in the way is
 // replaced; anything else never is, nor what is a part of a hierarchy of Zarr nodes (see `overwrite` of sw_config).

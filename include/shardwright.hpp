@@ -458,6 +458,18 @@ public:
         const sw_record whole = record.whole();
         return try_append_interleaved(pixels, bytes, samples, appended, &whole, timeout_ms, row_stride);
     }
+    // Frames of which the camera gives only a part.
+    [[nodiscard]] sw_status try_append_roi(const void *pixels, size_t bytes, const sw_roi &roi, sw_appended &appended,
+                                           const sw_record *record = nullptr, int64_t timeout_ms = SW_AS_CONFIGURED,
+                                           size_t row_stride = 0) noexcept {
+        return sw_append_roi(handle_, pixels, bytes, &roi, row_stride, record, timeout_ms, &appended);
+    }
+    [[nodiscard]] sw_status try_append_roi(const void *pixels, size_t bytes, const sw_roi &roi, sw_appended &appended,
+                                           const Record &record, int64_t timeout_ms = SW_AS_CONFIGURED,
+                                           size_t row_stride = 0) noexcept {
+        const sw_record whole = record.whole();
+        return try_append_roi(pixels, bytes, roi, appended, &whole, timeout_ms, row_stride);
+    }
     [[nodiscard]] sw_status try_set_attribute(const char *key, const char *json) noexcept {
         return sw_set_attribute(handle_, key, json);
     }
@@ -587,6 +599,17 @@ public:
                                    int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) {
         const sw_record whole = record.whole();
         return append_interleaved(pixels, bytes, samples, &whole, timeout_ms, row_stride);
+    }
+    sw_appended append_roi(const void *pixels, size_t bytes, const sw_roi &roi, const sw_record *record = nullptr,
+                           int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) {
+        sw_appended appended = {};
+        check(try_append_roi(pixels, bytes, roi, appended, record, timeout_ms, row_stride));
+        return appended;
+    }
+    sw_appended append_roi(const void *pixels, size_t bytes, const sw_roi &roi, const Record &record,
+                           int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) {
+        const sw_record whole = record.whole();
+        return append_roi(pixels, bytes, roi, &whole, timeout_ms, row_stride);
     }
     void set_attribute(const char *key, const std::string &json) { check(try_set_attribute(key, json)); }
     void on_shard_closed(std::function<void(const char *)> tell) { check(try_on_shard_closed(std::move(tell))); }

@@ -9,6 +9,7 @@ mod levels;
 mod planned;
 #[cfg(feature = "offline")]
 mod read;
+mod roi;
 mod watch;
 
 use std::path::Path;
@@ -37,7 +38,7 @@ use crate::storage::Storage;
 use crate::sync::Unpoisoned;
 use levels::Levels;
 pub(crate) use planned::plan_with;
-use planned::{Planned, refuse_key, refuse_label, refuse_plate};
+use planned::{Planned, refuse_bare, refuse_key, refuse_label, refuse_plate};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -112,6 +113,7 @@ impl Acquisition {
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
         refuse_label(&config)?;
+        refuse_bare(Some(path), &config)?;
         let manifest = Manifest::requested(path, &config)?;
         let around = config.key.as_ref().map(|key| Around::look(path, key, &config)).transpose()?;
         let root = Root::create_within(path, around.as_ref(), config.overwrite)?;
@@ -151,6 +153,7 @@ impl Acquisition {
         refuse_plate(&config)?;
         refuse_key(&config)?;
         refuse_label(&config)?;
+        refuse_bare(None, &config)?;
         Manifest::refuse(None, &config)?;
         Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }
@@ -188,8 +191,11 @@ impl Acquisition {
         (ring, late): (RingSource, bool),
         pool: Arc<Pool>,
     ) -> Result<Self> {
-        let mut notes = Vec::from_iter(ome::left_out(config));
-        notes.extend(ome::xml::unknown_units(&config.dims));
+        let mut notes = Vec::new();
+        if !config.bare {
+            notes.extend(ome::left_out(config));
+            notes.extend(ome::xml::unknown_units(&config.dims));
+        }
         notes.extend(plan.ring.note.clone());
         let index = &plan.shard.index;
         if config.sync && index.head_bytes > 0 && !index.may_be_replaced_in_place() {
@@ -291,7 +297,7 @@ impl Acquisition {
             }
         };
         let dropped_before = self.engine.counters.dropped_unnumbered.load(Relaxed);
-        Ok(FrameMut { loan, acquired_in_ns, dropped_before, lender: self.lender.clone() })
+        Ok(FrameMut { loan, acquired_in_ns, dropped_before, lender: self.lender.clone(), roi: None })
     }
 
     fn wait_for_loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {

@@ -99,6 +99,25 @@ pub enum Error {
         /// Bytes given.
         bytes: usize,
     },
+    /// A region of interest that is not within a frame.
+    #[error(
+        "{height} rows and {width} columns from row {y} and column {x} on are no part of a frame of {rows} rows and \
+         {columns} columns"
+    )]
+    Roi {
+        /// Its first row.
+        y: usize,
+        /// Its first column.
+        x: usize,
+        /// Its rows.
+        height: usize,
+        /// Its columns.
+        width: usize,
+        /// Rows of a frame, as the camera gives it.
+        rows: usize,
+        /// Columns of a frame.
+        columns: usize,
+    },
     /// A frame number that can't be accepted.
     #[error("frame number {number} {why}")]
     FrameNumber {
@@ -329,6 +348,7 @@ impl Error {
             Self::Config { .. }
             | Self::FrameSize { .. }
             | Self::RowStride { .. }
+            | Self::Roi { .. }
             | Self::FrameNumber { .. }
             | Self::Record { .. } => ErrorKind::InvalidArgument,
             Self::NotFound { .. } => ErrorKind::NotFound,

@@ -9,6 +9,8 @@ use crate::config::PixelFormat::Plain;
 use crate::dtype::Element;
 use crate::engine::{Arrival, Engine};
 use crate::error::{Error, Result};
+use crate::format::fill_value;
+use crate::pixels::Roi;
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
 use crate::ring::{Frame, Loan, View};
 use crate::stats::Stage;
@@ -25,11 +27,19 @@ pub(crate) struct Lender {
 impl Lender {
     /// Writes the record of a frame that is about to be committed, under the number that is its own from now on. Until
     /// the result is dropped, the run does not end.
-    fn claim(&self, loan: &mut Loan, number: Option<u64>, record: &Record) -> Result<(u64, Inside<'_>)> {
+    fn claim(
+        &self,
+        loan: &mut Loan,
+        number: Option<u64>,
+        record: &Record,
+        roi: Option<Roi>,
+    ) -> Result<(u64, Inside<'_>)> {
         self.engine.first_error.check()?;
         let inside = self.engine.gate.enter().ok_or(Error::Ended)?;
         // A refused record must not use up a number, so the number comes last.
-        write_record(loan.record_mut(), record, self.engine.plan.record.of_the_caller())?;
+        let plan = &self.engine.plan;
+        let roi = plan.frame.roi.as_ref().map(|frame| frame.in_image(roi.unwrap_or_else(|| frame.whole())));
+        write_record(loan.record_mut(), record, roi, plan.record.of_the_caller())?;
         let number = match number {
             Some(number) => self.engine.numbers.claim(number).map(|()| number)?,
             None => self.engine.numbers.claim_next()?,
@@ -50,6 +60,8 @@ pub struct FrameMut {
     /// How many frames without a number had been dropped by then.
     pub(crate) dropped_before: u64,
     pub(crate) lender: Arc<Lender>,
+    /// The part of it that the camera gives; `None`: all.
+    pub(crate) roi: Option<Roi>,
 }
 
 impl std::ops::Deref for FrameMut {
@@ -109,6 +121,32 @@ impl FrameMut {
             return Err(Error::config("pixel_format", format, reason));
         }
         Ok(T::of_bytes(self.loan.pixels_mut()))
+    }
+
+    /// Says that the camera gives only this part of the frame, at its place in the buffer: all around it becomes the
+    /// fill value, and the record of the frame says where in the image the part is. What the part holds is the caller's
+    /// to fill, before or after. [`append_roi`](crate::Acquisition::append_roi) does both.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Roi`] for what is no part of a frame, and [`Error::Config`] without
+    /// [`record_roi`](crate::Config::record_roi).
+    pub fn pad(&mut self, roi: Roi) -> Result<()> {
+        let frame = &self.lender.engine.plan.frame;
+        let plan = frame.check_roi(roi)?;
+        let (size, pixels) = (frame.dtype.size(), self.loan.pixels_mut());
+        let (left, right) = (roi.x * size, (roi.x + roi.width) * size);
+        for y in 0..frame.rows {
+            let row = &mut pixels[frame.layout.offset + y * frame.layout.row_stride..][..frame.row_bytes];
+            if (roi.y..roi.y + roi.height).contains(&y) {
+                fill_value::row(&mut row[..left], &plan.fill);
+                fill_value::row(&mut row[right..], &plan.fill);
+            } else {
+                fill_value::row(row, &plan.fill);
+            }
+        }
+        self.roi = Some(roi);
+        Ok(())
     }
 
     /// Hands the frame to the workers under its number, counted from 0 in acquisition order.
@@ -195,7 +233,7 @@ impl FrameMut {
         // A block, because what is borrowed of the lender must have ended before the frame is given back.
         let error = 'refused: {
             let Lender { engine, started, keep, .. } = &*self.lender;
-            let (number, inside) = match self.lender.claim(&mut self.loan, number, &record) {
+            let (number, inside) = match self.lender.claim(&mut self.loan, number, &record, self.roi) {
                 Ok(claimed) => claimed,
                 Err(error) => break 'refused error,
             };

@@ -114,7 +114,7 @@ pub use frame::{FrameMut, FrameView, Uncommitted};
 pub use fs::OutputFile;
 #[doc(hidden)]
 pub use ome::units;
-pub use pixels::{Flip, Orientation};
+pub use pixels::{Flip, Orientation, Roi};
 pub use record::{FieldValue, Record};
 pub use stats::{LevelSummary, Stage, StageLatency, Stats, Summary};
 pub use storage::{Blob, Mapped, Memory, Storage, StorageTrial, storage_rates};

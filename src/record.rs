@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::fill_value;
+use crate::pixels::Roi;
 
 /// Fields of the caller's own in a frame's record.
 pub(crate) const RECORD_FIELDS_MAX: usize = 16;
@@ -14,6 +15,13 @@ pub(crate) const RECORD_FIELDS_MAX: usize = 16;
 /// in nanoseconds since 1970.
 pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
     [("frame_number", Dtype::I64), ("device_timestamp", Dtype::U64), ("host_timestamp", Dtype::I64)];
+
+/// Fields of records that say where in the image a frame's pixels are; all of it is the fill value where they are 0.
+pub(crate) const ROI_FIELDS: [(&str, Dtype); 4] =
+    [("roi_y", Dtype::U64), ("roi_x", Dtype::U64), ("roi_height", Dtype::U64), ("roi_width", Dtype::U64)];
+
+/// Where a record has them.
+const ROI_IN_RECORD: std::ops::Range<usize> = 24..56;
 
 /// One field of a record: an array beside the image.
 #[derive(Debug)]
@@ -158,14 +166,19 @@ impl Record {
     }
 }
 
-/// Lays a record out as the plan's columns expect it, but for the number. `fields`: those of the caller's own.
-pub(crate) fn write_record(bytes: &mut [u8], record: &Record, fields: &[RecordColumn]) -> Result<()> {
+/// Lays a record out as the plan's columns expect it, but for the number. `roi`: where in the image the pixels are, if
+/// that is recorded. `fields`: those of the caller's own.
+pub(crate) fn write_record(bytes: &mut [u8], record: &Record, roi: Option<Roi>, fields: &[RecordColumn]) -> Result<()> {
     record.check_places(fields)?;
     let host = record
         .host_timestamp
         .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64));
     bytes[8..16].copy_from_slice(&record.device_timestamp.unwrap_or(0).to_ne_bytes());
     bytes[16..24].copy_from_slice(&host.to_ne_bytes());
+    if let Some(Roi { y, x, height, width }) = roi {
+        let places = bytes[ROI_IN_RECORD].chunks_exact_mut(8).zip([y, x, height, width]);
+        places.for_each(|(place, value)| place.copy_from_slice(&(value as u64).to_ne_bytes()));
+    }
     for (value, field) in record.fields.iter().zip(fields) {
         let (element, size) = (element(value.unwrap_or(field.fill()), field)?, field.dtype.size());
         bytes[field.offset..][..size].copy_from_slice(&element[..size]);

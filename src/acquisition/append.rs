@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Acquisition;
-use crate::config::RingFull;
+use crate::config::{FrameLayout, RingFull};
 use crate::error::{Error, Result};
+use crate::pixels::Roi;
 use crate::plan::FramePlan;
 use crate::record::Record;
 
@@ -74,7 +75,7 @@ impl Acquisition {
         record: Record,
         wait: Option<Duration>,
     ) -> Result<Appended> {
-        let pixels = Pixels { start: pixels, bytes, row_stride };
+        let pixels = Pixels { start: pixels, bytes, row_stride, roi: None };
         // SAFETY: as the caller promises.
         unsafe { self.append_pixels(pixels, record, wait.map_or_else(|| self.patience(), Some)) }
     }
@@ -87,7 +88,7 @@ impl Acquisition {
         record: Record,
         wait: Option<Duration>,
     ) -> Result<Appended> {
-        let pixels = Pixels { start: pixels.as_ptr(), bytes: pixels.len(), row_stride };
+        let pixels = Pixels { start: pixels.as_ptr(), bytes: pixels.len(), row_stride, roi: None };
         // SAFETY: the slice outlives the call.
         unsafe { self.append_pixels(pixels, record, wait) }
     }
@@ -95,10 +96,15 @@ impl Acquisition {
     /// # Safety
     ///
     /// The bytes must be there to be read until the call returns.
-    unsafe fn append_pixels(&self, pixels: Pixels, record: Record, wait: Option<Duration>) -> Result<Appended> {
+    pub(super) unsafe fn append_pixels(
+        &self,
+        pixels: Pixels,
+        record: Record,
+        wait: Option<Duration>,
+    ) -> Result<Appended> {
         let start = Instant::now();
-        let frame = &self.engine.plan.frame;
-        let (frames, frame_stride) = pixels.frames(frame)?;
+        let part = Part::new(&self.engine.plan.frame, pixels.roi)?;
+        let (frames, frame_stride) = part.rows(pixels.row_stride).frames(pixels.bytes)?;
         // Before a full ring lets frames go that no record would have been for.
         self.check_record(&record)?;
         let mut done = Appended::default();
@@ -106,8 +112,9 @@ impl Acquisition {
             let left = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
             match self.check_next().and_then(|()| self.acquire_within(left())) {
                 Ok(mut slot) => {
+                    pixels.roi.map_or(Ok(()), |roi| slot.pad(roi))?;
                     // SAFETY: `frames` saw that this many whole frames are there.
-                    unsafe { copy_frame(&mut slot, pixels.start.add(at * frame_stride), pixels.row_stride, frame) };
+                    unsafe { part.copy(&mut slot, pixels.start.add(at * frame_stride), pixels.row_stride) };
                     if let Err(error) = slot.hand_over(None, record) {
                         return done.unless_some(error);
                     }
@@ -143,18 +150,12 @@ impl Acquisition {
 }
 
 /// What is to be copied.
-struct Pixels {
-    start: *const u8,
-    bytes: usize,
-    row_stride: usize,
-}
-
-impl Pixels {
-    /// How many frames they are, and how far apart.
-    fn frames(&self, frame: &FramePlan) -> Result<(usize, usize)> {
-        let rows = Rows { count: frame.rows, bytes: frame.row_bytes, stride: self.row_stride };
-        rows.frames(self.bytes)
-    }
+pub(super) struct Pixels {
+    pub(super) start: *const u8,
+    pub(super) bytes: usize,
+    pub(super) row_stride: usize,
+    /// The part of a frame that they are; `None`: all of it.
+    pub(super) roi: Option<Roi>,
 }
 
 /// How the rows of a frame lie in what is given.
@@ -186,22 +187,47 @@ impl Rows {
     }
 }
 
-/// # Safety
-///
-/// From `source` on there must be the frame's rows, `row_stride` bytes apart.
-unsafe fn copy_frame(slot: &mut [u8], source: *const u8, row_stride: usize, frame: &FramePlan) {
-    let layout = frame.layout;
-    let copy = |to: &mut [u8], from: *const u8| {
-        // SAFETY: as the caller promises; a buffer on loan is the loan's alone, so `from` can't be in it.
-        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
-    };
-    if row_stride == frame.row_bytes && layout.row_stride == frame.row_bytes {
-        copy(&mut slot[layout.offset..][..frame.bytes], source);
-        return;
+/// Where what is copied stands in a buffer.
+struct Part {
+    /// Of its first pixel.
+    offset: usize,
+    row_stride: usize,
+    rows: usize,
+    row_bytes: usize,
+}
+
+impl Part {
+    fn new(frame: &FramePlan, roi: Option<Roi>) -> Result<Self> {
+        let FrameLayout { offset, row_stride, .. } = frame.layout;
+        let Some(roi) = roi else {
+            return Ok(Self { offset, row_stride, rows: frame.rows, row_bytes: frame.row_bytes });
+        };
+        frame.check_roi(roi)?;
+        let size = frame.dtype.size();
+        let offset = offset + roi.y * row_stride + roi.x * size;
+        Ok(Self { offset, row_stride, rows: roi.height, row_bytes: roi.width * size })
     }
-    for row in 0..frame.rows {
-        let to = layout.offset + row * layout.row_stride;
-        // SAFETY: within what the caller promises.
-        copy(&mut slot[to..to + frame.row_bytes], unsafe { source.add(row * row_stride) });
+
+    fn rows(&self, stride: usize) -> Rows {
+        Rows { count: self.rows, bytes: self.row_bytes, stride }
+    }
+
+    /// # Safety
+    ///
+    /// From `source` on there must be the rows, `row_stride` bytes apart.
+    unsafe fn copy(&self, slot: &mut [u8], source: *const u8, row_stride: usize) {
+        let copy = |to: &mut [u8], from: *const u8| {
+            // SAFETY: as the caller promises; a buffer on loan is the loan's alone, so `from` can't be in it.
+            unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
+        };
+        if row_stride == self.row_bytes && self.row_stride == self.row_bytes {
+            copy(&mut slot[self.offset..][..self.rows * self.row_bytes], source);
+            return;
+        }
+        for row in 0..self.rows {
+            let to = self.offset + row * self.row_stride;
+            // SAFETY: within what the caller promises.
+            copy(&mut slot[to..to + self.row_bytes], unsafe { source.add(row * row_stride) });
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::planned::{refuse_key, refuse_label, refuse_plate};
+use super::planned::{refuse_bare_image, refuse_key, refuse_label, refuse_plate};
 use super::{Acquisition, Planned, choice, plan_with};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
@@ -222,6 +222,7 @@ impl Dataset {
     /// Refuses a name that no image of the dataset can have.
     fn check_name(&self, name: &str, config: &Config) -> Result<()> {
         refuse_key(config)?;
+        refuse_bare_image(config)?;
         if let Some((_, label)) = ome::label::parts(name) {
             return refuse_plate(config).and_then(|()| check_name(label));
         }

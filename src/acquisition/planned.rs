@@ -1,11 +1,14 @@
 //! What follows from a configuration before anything is written.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::aligned_memory::{PAGE, RingBuffers};
+use crate::archive_file::is_archive_name;
 use crate::config::Config;
 use crate::engine::rings::RingSource;
 use crate::error::{Error, Result};
+use crate::format::rules;
 use crate::plan::{CodecPlan, Plan};
 
 /// What is known of a run before anything is written.
@@ -68,6 +71,40 @@ pub(super) fn refuse_plate(config: &Config) -> Result<()> {
         None => Ok(()),
         Some(id) => Err(Error::config("plate_acquisition", id, "the image is not on a plate")),
     }
+}
+
+/// Refuses an array that is to be written alone, and has no place for what else is asked for. `path`: `None` in a
+/// storage of the caller's own.
+pub(super) fn refuse_bare(path: Option<&Path>, config: &Config) -> Result<()> {
+    if !config.bare {
+        return Ok(());
+    }
+    let refuse = |reason: String| Err(Error::config("bare", true, reason));
+    let set = [
+        ("pyramid", config.pyramid.is_some()),
+        ("record_fields", !config.record_fields.is_empty()),
+        ("record_roi", config.record_roi),
+        ("channels", !config.channels.is_empty()),
+        ("name", config.name.is_some()),
+        ("manifest", !config.manifest.is_empty()),
+    ];
+    if let Some((field, _)) = set.iter().find(|(_, is_set)| *is_set) {
+        return refuse(format!("an array alone has no place for {field}, which is set; leave one of them out"));
+    }
+    if !rules(config.dialect).is_tree {
+        return refuse(format!("only arrays of zarr3 are written alone, and the dialect is {}", config.dialect));
+    }
+    if path.is_some_and(is_archive_name) {
+        return refuse("an .ozx is a dataset of OME-Zarr; create a folder".to_owned());
+    }
+    Ok(())
+}
+
+/// Refuses an array alone among the images of a dataset.
+pub(super) fn refuse_bare_image(config: &Config) -> Result<()> {
+    let reason =
+        "the images of a dataset of several have documents; create the array alone, at a path and perhaps a key";
+    if config.bare { Err(Error::config("bare", true, reason)) } else { Ok(()) }
 }
 
 /// Refuses a configuration that names a key, where it is said otherwise where the image is.

@@ -112,6 +112,10 @@ pub struct Config {
     pub checkpoint_every: Duration,
     /// Per-frame record fields beyond the frame number and the two timestamps.
     pub record_fields: Vec<RecordField>,
+    /// Take frames that are smaller than the image as well, with [`append_roi`](crate::Acquisition::append_roi), and
+    /// record where in the image each frame's pixels are: in the fields `roi_y`, `roi_x`, `roi_height` and `roi_width`.
+    /// Not of packed pixels.
+    pub record_roi: bool,
     /// The channels' names and display settings, for viewers. Empty, or as many as the channel dimension is long.
     pub channels: Vec<Channel>,
     /// The image's name, for viewers.
@@ -121,6 +125,12 @@ pub struct Config {
     /// are not there yet are made. An array in the way, Zarr v2, and consolidated metadata, by which readers would not
     /// see the image, are refused. `None`: the path is the image's own. Of [`Dialect::Zarr3`] alone.
     pub key: Option<String>,
+    /// Write the array alone, at the path or at the [`key`](Self::key): without the group of an image, without records
+    /// and OME-Zarr's metadata, and with no attributes but those that
+    /// [`set_attribute`](crate::Acquisition::set_attribute) gives it. So nothing says which frames are missing, and
+    /// after a kill the array is as the last checkpoint left it: [`recover`](crate::guide::command_line) does not know
+    /// it. Of [`Dialect::Zarr3`] alone, and of one image in a folder or a storage of the caller's own.
+    pub bare: bool,
     /// The version of OME-Zarr's metadata, 0.5 or 0.6; all images of a dataset have the same. Other than 0.5 only of
     /// [`Dialect::Zarr3`].
     pub ome: OmeVersion,
@@ -178,9 +188,11 @@ impl Default for Config {
             sync: true,
             checkpoint_every: Duration::from_secs(1),
             record_fields: Vec::new(),
+            record_roi: false,
             channels: Vec::new(),
             name: None,
             key: None,
+            bare: false,
             ome: OmeVersion::default(),
             overwrite: false,
             guard_maps: false,

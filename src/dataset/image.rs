@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value, json};
 
 use super::Root;
+use super::attributes::UserAttributes;
 use super::documents::Documents;
 use super::records::{self, RecordBlock};
+use super::uuid::image_uuid;
 use crate::config::Config;
 use crate::error::{Error, Result, caught};
-use crate::fnv;
 use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array, record_block};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
 use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
-use crate::format::{self, DIMENSION_NAMES, Document, rules, zarr3};
+use crate::format::{self, Document, rules, zarr3};
 use crate::geometry::{MAX_OUTER, grid, position};
-use crate::json as exact;
 use crate::ome;
 use crate::ome::contrast::Contrast;
 use crate::plan::{LevelPlan, Plan};
@@ -51,13 +51,6 @@ pub(crate) struct ImageWriter {
     state: Mutex<ImageState>,
     /// Apart from the state, which is locked while documents are written and synced: a caller must not wait for that.
     attributes: Mutex<UserAttributes>,
-}
-
-/// The user's attributes.
-#[derive(Default)]
-struct UserAttributes {
-    values: Map<String, Value>,
-    changed: bool,
 }
 
 /// What the documents on disk say, and what they should.
@@ -105,7 +98,8 @@ impl ImageWriter {
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
         let uuid = name.map_or(root.uuid, |name| image_uuid(root.uuid, name));
         let describe = || ome::image_attributes(&config, &config.channels, &plan.other_levels());
-        let ome = ome::incompatibility(&config.dims).is_none().then(describe);
+        let ome = (!config.bare && ome::incompatibility(&config.dims).is_none()).then(describe);
+        let contrast = if config.bare { None } else { Contrast::new(&config).map(Arc::new) };
         Ok(Self {
             root,
             storage,
@@ -115,7 +109,7 @@ impl ImageWriter {
             level: None,
             level_frames: LevelFrames::same(),
             uuid,
-            contrast: Contrast::new(&config).map(Arc::new),
+            contrast,
             config,
             state: Mutex::new(ImageState {
                 ome,
@@ -152,10 +146,19 @@ impl ImageWriter {
         }
     }
 
-    /// The document of a level's array, in whose attributes stands what the image's has of level 0.
-    fn level_document(&self, plan: &Plan, path: &str, shape: &[u64], ending: Option<(u64, &Ending)>) -> Document {
+    /// Where the array is, below the image's folder, if it has no documents of an image: a level, or a bare one.
+    fn lone_array(&self) -> Option<&str> {
+        self.level.as_deref().or(self.config.bare.then_some(""))
+    }
+
+    /// The document of such an array. Of a level, what the image's attributes have of level 0 stands in it.
+    fn array_document(&self, plan: &Plan, path: &str, shape: &[u64], ending: Option<(u64, &Ending)>) -> Document {
+        let attributes = match self.config.bare {
+            true => Value::Object(self.attributes.lock().unpoisoned().values().clone()),
+            false => json!({ATTRIBUTE: self.statement(plan, ending)}),
+        };
         let mut document = zarr3::array(&plan.array, shape);
-        document["attributes"] = json!({ATTRIBUTE: self.statement(plan, ending)});
+        document["attributes"] = attributes;
         (zarr3::document_at(path), document)
     }
 
@@ -176,7 +179,7 @@ impl ImageWriter {
     }
 
     fn remove_documents(&self, plan: &Plan) {
-        if let Some(path) = &self.level {
+        if let Some(path) = self.lone_array() {
             let _ = caught(|| Ok(self.storage.remove(&(self.prefix.clone() + &zarr3::document_at(path)))));
             return;
         }
@@ -193,6 +196,9 @@ impl ImageWriter {
     }
 
     pub(crate) fn write_documents(&self, plan: &Plan, to: &mut Documents) -> Result<()> {
+        if let Some(path) = self.lone_array() {
+            return self.put_document(to, &self.array_document(plan, path, &plan.first_shape(), None));
+        }
         self.put(to, &zarr3::document_at(RECORDS), &zarr3::group(json!({})))?;
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0), to)?;
         let (state, mut user) = (self.state.lock().unpoisoned(), Map::new());
@@ -202,7 +208,7 @@ impl ImageWriter {
         // Before the document that names them.
         for level in &plan.levels {
             let LevelPlan { path, plan, .. } = level;
-            self.put_document(to, &self.level(level).level_document(plan, path, &plan.first_shape(), None))?;
+            self.put_document(to, &self.level(level).array_document(plan, path, &plan.first_shape(), None))?;
         }
         let (of_shape, of_attributes) = (image.of_shape(), image.of_attributes());
         // A volume has one document for both.
@@ -239,7 +245,7 @@ impl ImageWriter {
     /// Where the array's files are; `None` in a storage of the caller's own.
     #[cfg(feature = "offline")]
     pub(crate) fn array_folder(&self, layout: &Layout) -> Option<PathBuf> {
-        let folder = format::node_paths(layout).folder;
+        let folder = self.lone_array().map_or_else(|| format::node_paths(layout).folder, str::to_owned);
         self.root.folder().map(|root| root.join(format!("{}{folder}", self.prefix)))
     }
 
@@ -254,7 +260,8 @@ impl ImageWriter {
 
     pub(crate) fn shard_key(&self, plan: &Plan, place: &ShardPosition) -> String {
         let (layout, position) = (&plan.array.layout, plan.shard_position(&place.grid, place.across));
-        match &self.level {
+        match self.lone_array() {
+            Some("") => format!("{}{}", self.prefix, layout.file_key(&position)),
             Some(path) => format!("{}{path}/{}", self.prefix, layout.file_key(&position)),
             None => format!("{}{}", self.prefix, format::shard_key(layout, &position)),
         }
@@ -292,21 +299,7 @@ impl ImageWriter {
 
     /// Sets a user attribute, as it is read from a document; the document follows at the next progress.
     pub(crate) fn set_attribute(&self, key: &str, value: Value) -> Result<()> {
-        let names = key == DIMENSION_NAMES && rules(self.config.dialect).names_in_attributes;
-        let fault = match key {
-            "" => Some("an attribute has a name".into()),
-            _ if names || key == "ome" || key == ATTRIBUTE => {
-                Some("the writer sets this attribute itself; choose another name".into())
-            }
-            _ => exact::fault_of_attribute(&value),
-        };
-        if let Some(reason) = fault {
-            return Err(Error::config("attribute", format_args!("{key:?}"), reason));
-        }
-        let mut attributes = self.attributes.lock().unpoisoned();
-        attributes.values.insert(key.to_owned(), value);
-        attributes.changed = true;
-        Ok(())
+        self.attributes.lock().unpoisoned().set(key, value, self.config.dialect)
     }
 
     /// Has the document of the image say which windows of its channels were found; whether those are others now.
@@ -316,13 +309,6 @@ impl ImageWriter {
         let describe = |_| ome::image_attributes(&self.config, &channels, &plan.other_levels());
         state.ome = state.ome.take().map(describe);
         state.ome.is_some()
-    }
-
-    /// The user's attributes as they are now, and whether they changed since they were taken last.
-    fn take_attributes(&self) -> (Map<String, Value>, bool) {
-        let mut attributes = self.attributes.lock().unpoisoned();
-        let changed = std::mem::take(&mut attributes.changed);
-        (attributes.values.clone(), changed)
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
@@ -337,9 +323,9 @@ impl ImageWriter {
     }
 
     /// The files that hold a block of records: their keys and their bytes. A level's frames are those of level 0, whose
-    /// records stand for all.
+    /// records stand for all; a bare array has none.
     pub(crate) fn record_files<'a>(&self, plan: &Plan, block: &'a RecordBlock) -> Vec<(String, &'a [u8])> {
-        if self.level.is_some() {
+        if self.lone_array().is_some() {
             return Vec::new();
         }
         let keys = plan.record.fields.iter().map(|field| self.record_key(&record_array(&field.name), block.number));
@@ -352,6 +338,9 @@ impl ImageWriter {
 
     /// Replaces the frame numbers of a block of records.
     pub(crate) fn write_frame_numbers(&self, block: u64, bytes: &[u8]) -> Result<()> {
+        if self.lone_array().is_some() {
+            return Ok(());
+        }
         let key = self.record_key(FRAME_NUMBERS, block);
         self.storage.put(&key, bytes).map_err(|error| Error::io("write", self.storage.path_of(&key), error))
     }
@@ -368,16 +357,19 @@ impl ImageWriter {
 
     fn write_progress(&self, plan: &Plan, frames: u64, last: bool, to: &mut Documents) -> Result<()> {
         let mut state = self.state.lock().unpoisoned();
-        if let Some(path) = &self.level {
-            let Some(extent) = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]) else {
+        if let Some(path) = self.lone_array() {
+            let (_, attributes_changed) = self.attributes.lock().unpoisoned().take();
+            let extent = plan.extent(frames, last).unwrap_or(state.shape[0]);
+            if extent == state.shape[0] && !attributes_changed {
                 return Ok(());
-            };
+            }
             let shape: Vec<u64> = [&[extent], &state.shape[1..]].concat();
-            self.put_document(to, &self.level_document(plan, path, &shape, None))?;
+            self.put_document(to, &self.array_document(plan, path, &shape, None))?;
             state.shape = shape;
-            return Ok(());
+            // The documents of an image follow those of its levels.
+            return if self.config.bare { to.settle(self.root.path()) } else { Ok(()) };
         }
-        let (mut user, user_changed) = self.take_attributes();
+        let (mut user, user_changed) = self.attributes.lock().unpoisoned().take();
         let attributes_changed = self.take_windows(plan, &mut state) || user_changed;
         let extent = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]);
         // Most checkpoints change neither.
@@ -410,14 +402,18 @@ impl ImageWriter {
         to: &mut Documents,
     ) -> Result<()> {
         if let Some(path) = &self.level {
-            return self.put_document(to, &self.level_document(plan, path, &self.shape(), Some((frames, ending))));
+            return self.put_document(to, &self.array_document(plan, path, &self.shape(), Some((frames, ending))));
+        }
+        if self.config.bare {
+            // Its last document is behind its last shape, and says nothing of the run.
+            return Ok(());
         }
         // What is missing is told all the same.
         let completed = self.complete_shards(plan);
         let ending = &Ending { error: ending.error.or(completed.as_ref().err()), ..*ending };
         let mut state = self.state.lock().unpoisoned();
         self.take_windows(plan, &mut state);
-        let (mut user, _) = self.take_attributes();
+        let (mut user, _) = self.attributes.lock().unpoisoned().take();
         let own = self.own(plan, &state, &mut user, Some((frames, ending)));
         self.put_document(to, &self.described(plan, &state, &user, &own).of_attributes())?;
         if let Some(name) = &self.name {
@@ -481,13 +477,4 @@ impl ImageWriter {
     fn put(&self, to: &mut Documents, key: &str, document: &Value) -> Result<()> {
         to.put(&format!("{}{key}", self.prefix), document)
     }
-}
-
-/// The UUID of one image of several (version 8: the dataset's, mixed with the FNV-1a of the name), so that a shard
-/// which got into another image's folder is known by its headers.
-fn image_uuid(dataset: [u8; 16], name: &str) -> [u8; 16] {
-    let mut uuid = (u128::from_be_bytes(dataset) ^ fnv::append(fnv::BASIS, name.as_bytes())).to_be_bytes();
-    uuid[6] = uuid[6] & 0x0f | 0x80;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    uuid
 }

@@ -8,19 +8,22 @@
 //! records/…          per-frame        left/records/…
 //! ```
 //!
+//! A bare array is alone at its place: `zarr.json` and `c/0/0/0`.
+//!
 //! Of a plate, the image `B/3/0` is in the group of a well, `B/3`, and that in the one of a row.
 //!
 //! Documents are written before the first frame, so that a reader can open the dataset from the first second, and
 //! replaced as a whole whenever they change.
 
 pub(crate) mod around;
+mod attributes;
 mod collection;
 pub(crate) mod documents;
 pub(crate) mod image;
 pub(crate) mod records;
+mod uuid;
 
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,13 +31,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use around::{Around, Made};
 use collection::Collection;
 use documents::Documents;
+use uuid::random_uuid;
 
 use crate::archive_file::{ArchiveFile, check_dialect, is_archive_name};
 use crate::config::{Config, Dialect, OmeVersion, Plate, StorageKind};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
-use crate::fs::{lost_pages, system};
+use crate::fs::lost_pages;
 use crate::plan::Plan;
 #[cfg(feature = "offline")]
 use crate::storage::Archive;
@@ -342,13 +346,4 @@ impl Drop for Root {
             self.groups.iter().rev().for_each(Made::remove);
         }
     }
-}
-
-/// A random (version 4) UUID.
-fn random_uuid() -> io::Result<[u8; 16]> {
-    let mut uuid = [0; 16];
-    system::random(&mut uuid)?;
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    Ok(uuid)
 }

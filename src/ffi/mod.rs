@@ -19,6 +19,7 @@
 //! record       what comes with a frame beside its pixels
 //! run          create, acquire, commit, discard, append
 //! interleaved  the same of interleaved colours
+//! roi          the same of frames that are smaller than the image
 //! loans        which buffers the caller has, and whether it may give them back
 //! events       what happens in a run, told to those who wait
 //! lent         handles of acquisitions that Rust code owns
@@ -49,6 +50,7 @@ mod pointer;
 pub mod record;
 pub mod registry;
 pub mod report;
+pub mod roi;
 pub mod run;
 pub mod status;
 pub mod storage;

@@ -192,7 +192,7 @@ pub(super) fn status_of(error: &Error) -> sw_status {
         Error::Config { .. } | Error::Limit { .. } => SW_ERROR_CONFIG,
         Error::Io { .. } => SW_ERROR_IO,
         Error::RingFull { .. } => SW_RING_FULL,
-        Error::FrameSize { .. } => SW_ERROR_FRAME_SIZE,
+        Error::FrameSize { .. } | Error::Roi { .. } => SW_ERROR_FRAME_SIZE,
         Error::RowStride { .. } => SW_ERROR_ARGUMENT,
         Error::FrameNumber { .. } => SW_ERROR_FRAME_NUMBER,
         Error::Record { .. } => SW_ERROR_RECORD,

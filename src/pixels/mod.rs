@@ -10,9 +10,11 @@ mod channel;
 mod orientation;
 mod packed;
 mod plane;
+mod roi;
 mod transpose;
 
 pub use channel::Interleaved;
 pub use orientation::{Flip, Orientation};
 pub use packed::{Packing, Unpacker};
 pub use plane::Plane;
+pub use roi::Roi;

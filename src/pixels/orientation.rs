@@ -93,6 +93,24 @@ impl Orientation {
         if self.transpose { ([x, y], [columns, rows]) } else { ([y, x], [rows, columns]) }
     }
 
+    /// Where a rectangle of an image of this many rows and columns lies in the turned image: what [`Self::source`] is
+    /// asked.
+    ///
+    /// # Panics
+    /// When the image has no such rectangle.
+    pub(crate) fn target(
+        self,
+        [rows, columns]: [usize; 2],
+        [y, x]: [usize; 2],
+        [height, width]: [usize; 2],
+    ) -> ([usize; 2], [usize; 2]) {
+        let turn = |[y, x]: [usize; 2]| if self.transpose { [x, y] } else { [y, x] };
+        let ([rows, columns], [y, x], [height, width]) = (turn([rows, columns]), turn([y, x]), turn([height, width]));
+        let y = if self.flip.has_rows() { rows - height - y } else { y };
+        let x = if self.flip.has_columns() { columns - width - x } else { x };
+        ([y, x], [height, width])
+    }
+
     /// Copies a rectangle of the turned image to `out`: from the row and column `at` on, this many rows and columns.
     /// The rows of `out` lie `out_stride` bytes apart; between them nothing is written.
     ///

@@ -1,9 +1,11 @@
 //! One frame, and how it lies in a ring buffer.
 
 use super::camera::CameraFrame;
+use super::roi::RoiPlan;
 use crate::config::{Config, FillValue, FrameLayout};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::pixels::Roi;
 
 /// The facts of one frame.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct FramePlan {
     pub(crate) camera: Option<CameraFrame>,
     /// One element of the fill value, as stored.
     pub(crate) fill: Vec<u8>,
+    /// Where frames may be smaller than the image.
+    pub(crate) roi: Option<RoiPlan>,
 }
 
 impl FramePlan {
@@ -76,7 +80,20 @@ impl FramePlan {
             return Err(Error::config("frame_layout.buffer_bytes", layout.buffer_bytes, reason));
         }
         let fill = fill_element(config)?;
-        Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, array_bytes, array_row_bytes, layout, camera, fill })
+        let roi = RoiPlan::new(config, camera.as_ref(), [rows_of_array, columns_of_array], &fill)?;
+        let dtype = config.dtype;
+        Ok(Self { dtype, rows, row_bytes, bytes, array_bytes, array_row_bytes, layout, camera, fill, roi })
+    }
+}
+
+impl FramePlan {
+    /// Refuses what is no part of a frame, or may not be one.
+    pub(crate) fn check_roi(&self, roi: Roi) -> Result<&RoiPlan> {
+        let Some(plan) = &self.roi else {
+            let reason = "a frame that is smaller than the image is taken where its place is recorded; set this";
+            return Err(Error::config("record_roi", false, reason));
+        };
+        plan.check(roi).map(|()| plan)
     }
 }
 

@@ -139,6 +139,7 @@ fn of_level(config: &Config, layout: &Layout, span: u64, level: &Level) -> Confi
         orientation: Orientation::default(),
         affinity: Vec::new(),
         record_fields: Vec::new(),
+        record_roi: false,
         channels: Vec::new(),
         manifest: Vec::new(),
         leap_max: 0,

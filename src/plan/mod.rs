@@ -10,6 +10,7 @@ mod frame;
 mod levels;
 mod record;
 mod ring;
+mod roi;
 mod shard;
 #[cfg(all(test, not(loom)))]
 mod tests;

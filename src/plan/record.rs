@@ -3,12 +3,14 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::format::keys::NAME_BYTES_MAX;
-use crate::record::{FIXED_FIELDS, RECORD_FIELDS_MAX, RecordColumn};
+use crate::record::{FIXED_FIELDS, RECORD_FIELDS_MAX, ROI_FIELDS, RecordColumn};
 
 /// The fields of a frame's record, in the order in which they lie in it.
 #[derive(Debug)]
 pub(crate) struct RecordPlan {
     pub(crate) fields: Vec<RecordColumn>,
+    /// How many of them the configuration does not name.
+    own: usize,
     pub(crate) bytes: usize,
     /// Frames in one chunk of a record array.
     pub(crate) block_frames: u64,
@@ -23,18 +25,20 @@ impl RecordPlan {
         let mut fields = Vec::new();
         let mut offset = 0;
         let user = config.record_fields.iter().map(|field| (field.name.as_str(), field.dtype));
-        for (name, dtype) in FIXED_FIELDS.into_iter().chain(user) {
+        let roi = ROI_FIELDS.into_iter().filter(|_| config.record_roi);
+        let own: Vec<_> = FIXED_FIELDS.into_iter().chain(roi).collect();
+        for (name, dtype) in own.iter().copied().chain(user) {
             check_record_name(name, &fields)?;
             fields.push(RecordColumn { name: name.to_owned(), dtype, offset });
             offset += dtype.size();
         }
         let block_frames = frames_total.unwrap_or(u64::MAX).clamp(1, 16384);
-        Ok(Self { fields, bytes: offset, block_frames })
+        Ok(Self { fields, own: own.len(), bytes: offset, block_frames })
     }
 
     /// The fields that the configuration names.
     pub(crate) fn of_the_caller(&self) -> &[RecordColumn] {
-        &self.fields[FIXED_FIELDS.len()..]
+        &self.fields[self.own..]
     }
 }
 
@@ -45,7 +49,8 @@ fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
         return Err(Error::config("record_fields.name", format_args!("{name:?}"), reason));
     }
     if earlier.iter().any(|field| field.name == name) {
-        let reason = "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken";
+        let reason = "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken, \
+                      and with record_roi those of regions";
         return Err(Error::config("record_fields.name", name, reason));
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files in the order in which a reader of the header wants to meet them.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "status",
     "config/mod",
     "memory",
@@ -16,6 +16,7 @@ const SOURCES: [&str; 15] = [
     "record",
     "run",
     "interleaved",
+    "roi",
     "dataset",
     "events",
     "report",
@@ -48,7 +49,7 @@ const INTRODUCTION: &str = "\
                   sw_dataset_plate, sw_dataset_acquisition, sw_dataset_acquisitions, sw_dataset_free
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
-                  or sw_append, sw_append_interleaved for all of it
+                  or sw_append, sw_append_interleaved, sw_append_roi for all of it
    meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_next_number, sw_first_error,
                   sw_first_error_frame, sw_set_attribute
    end            sw_close; sw_finish, sw_finish_all or sw_abort; sw_get_summary, sw_summary_json; sw_free */

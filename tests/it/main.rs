@@ -5,6 +5,7 @@ mod common;
 
 mod archives;
 mod auto;
+mod bare;
 mod c_interface;
 mod callback_endings;
 mod callbacks;
@@ -61,6 +62,7 @@ mod recover;
 mod recovered_books;
 mod repack;
 mod replacing;
+mod roi;
 mod room_returns;
 mod roundtrip;
 mod shared_memory;

@@ -209,10 +209,12 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         checkpoint_every: Duration::from_millis(config.checkpoint_every_ms),
         // SAFETY: as above.
         record_fields: fields.iter().map(|field| unsafe { record_field(field) }).collect::<Outcome<_>>()?,
+        record_roi: flag(config.record_roi, "sw_config.record_roi")?,
         // SAFETY: as above.
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
         // SAFETY: as above.
         key: unsafe { optional_text(config.key, "sw_config.key") }?.map(str::to_owned),
+        bare: flag(config.bare, "sw_config.bare")?,
         ome: choice(&[OmeVersion::V0_5, OmeVersion::V0_6], config.ome, "sw_config.ome")?,
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,

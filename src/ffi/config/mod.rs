@@ -483,6 +483,15 @@ pub struct sw_config {
     /// In place of `fill_value`, one pixel of the type `dtype` with the value of pixels that were never acquired: exact
     /// also where no double is. Only read by the call that gets the struct. Default null: `fill_value` says it.
     pub fill_pixel: *const c_void,
+    /// 1: frames that are smaller than the image are taken as well, by sw_append_roi, and the record of each frame says
+    /// where in the image its pixels are: in the fields roi_y, roi_x, roi_height and roi_width. Not of packed pixels.
+    /// Default 0.
+    pub record_roi: u32,
+    /// 1: the array is written alone, at the path or the `key`: without the group of an image, without records and
+    /// OME-Zarr's metadata, and with no attributes but those of sw_set_attribute. Nothing says which frames are
+    /// missing, and `shardwright recover` restores nothing. Of SW_DIALECT_ZARR3, by sw_create and sw_create_in. Default
+    /// 0.
+    pub bare: u32,
 }
 
 grows!(sw_config);

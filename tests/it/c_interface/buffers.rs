@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::building::{Program, folder};
-use super::frames;
+use super::{column, frames};
 
 #[test]
 fn buffers_that_were_announced_are_the_ones_that_are_written() {
@@ -29,6 +29,28 @@ fn interleaved_colors_become_channels() {
         let places = (0..3).flat_map(|c| (0..5).flat_map(move |y| (0..7).map(move |x| (c, y, x))));
         let values = places.map(|(c, y, x)| (10_000 * number + 100 * y + 3 * x + c) as u16);
         assert!(picture(number) == values.flat_map(u16::to_le_bytes).collect::<Vec<u8>>(), "picture {number}");
+    }
+}
+
+#[test]
+fn a_region_stands_at_its_place() {
+    let folder = folder();
+    let path = folder.path().join("roi.zarr");
+    Program::new("tests/it/c_interface/roi.c").run(&[&path]);
+    let (shape, frame) = frames(&path.join("0"));
+    assert_eq!(shape, [3, 5, 7]);
+    let places = [[1, 2, 3, 4], [0, 6, 5, 1], [0, 0, 5, 7]];
+    for (number, [top, left, height, width]) in (0..).zip(places) {
+        let pixel = |(y, x): (u64, u64)| match (top..top + height).contains(&y) && (left..left + width).contains(&x) {
+            true => (1000 * number + 100 * (y - top) + x - left) as u16,
+            false => 7,
+        };
+        let pixels = (0..5).flat_map(|y| (0..7).map(move |x| (y, x))).map(pixel);
+        assert!(frame(number) == pixels.flat_map(u16::to_le_bytes).collect::<Vec<u8>>(), "frame {number}");
+    }
+    for (name, at) in ["roi_y", "roi_x", "roi_height", "roi_width"].iter().zip(0..) {
+        let found: Vec<u64> = column(&path.join("records").join(name)).into_iter().map(u64::from_le_bytes).collect();
+        assert_eq!(found, places.map(|place| place[at]), "{name}");
     }
 }
 

@@ -56,6 +56,7 @@ int main(int argc, char **argv) {
         config.checkpoint_every_ms = 250;
         config.record_fields = fields;
         config.record_field_count = 2;
+        config.record_roi = 1;
         config.channels = channels;
         config.channel_count = 2;
         config.name = "µ";
@@ -77,6 +78,7 @@ int main(int argc, char **argv) {
         config.pyramid_depth = SW_DEPTH_AUTO;
         config.plate_acquisition = 8;
         config.key = "a/b";
+        config.bare = 1;
         config.label = "{\"colors\": [{\"value\": -1, \"rgba\": [1, 2, 3, 4]}]}";
     }
     size_t needed;

@@ -51,7 +51,7 @@ fn every_call_has_a_form_that_throws_and_one_that_does_not() {
 #[test]
 fn records_are_taken_in_both_shapes() {
     for shape in ["const sw_record *record", "const Record &record"] {
-        for name in ["commit", "commit_buffer", "append", "append_interleaved"] {
+        for name in ["commit", "commit_buffer", "append", "append_interleaved", "append_roi"] {
             for form in [format!(" {name}("), format!(" try_{name}(")] {
                 let taken = between(WRAPPER, &form, '{').any(|parameters| parameters.contains(shape));
                 assert!(taken, "{form}...) takes no {shape}");

@@ -58,6 +58,8 @@ static int frames_go_back(const char *path) {
     static const unsigned char pixels[3 * 256] = {2};
     HOLDS(acquisition.try_append(pixels, sizeof pixels, appended) == SW_OK && appended.frames == 3);
     HOLDS(acquisition.try_append_interleaved(pixels, sizeof pixels, 3, appended) == SW_ERROR_CONFIG);
+    HOLDS(acquisition.try_append_roi(pixels, 4, sw_roi{0, 0, 2, 2}, appended) == SW_ERROR_CONFIG);
+    HOLDS(std::strstr(sw_last_error(), "sw_config.record_roi = false"));
     sw_summary summary;
     HOLDS(acquisition.try_finish(summary) == SW_OK && summary.frames_written == 4);
     HOLDS(free_buffers(acquisition) == 4);
@@ -369,6 +371,12 @@ static int errors_are_thrown(const char *path) {
     HOLDS(left.append(pixels, sizeof pixels, Record().device_timestamp(8), SW_FOREVER).frames == 1);
     try {
         left.append_interleaved(pixels, sizeof pixels, 3, Record());
+        return 1;
+    } catch (const Error &error) {
+        HOLDS(error.status() == SW_ERROR_CONFIG);
+    }
+    try {
+        left.append_roi(pixels, 4, sw_roi{0, 0, 2, 2}, Record());
         return 1;
     } catch (const Error &error) {
         HOLDS(error.status() == SW_ERROR_CONFIG);

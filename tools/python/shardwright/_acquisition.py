@@ -103,7 +103,8 @@ class Acquisition(_core.Acquisition):
         self.config = config
         self._attribute_values: dict[str, Any] = {}
         # Where the array is found once the run has ended.
-        self._stored_at = path if name is None else f"{path}/{name}"
+        place = name or config.get("key")
+        self._stored_at = f"{path}/{place}" if place else path
         _open.add(self)
 
     def append_interleaved(self, image: npt.ArrayLike, **options: Any) -> int:

@@ -47,9 +47,11 @@ class ConfigFields(TypedDict, total=False):
     sync: bool
     checkpoint_every: float | Mapping[str, int]
     record_fields: Mapping[str, npt.DTypeLike] | Sequence[Mapping[str, Any]]
+    record_roi: bool
     channels: Sequence[str | Channel | Mapping[str, Any]]
     name: str | None
     key: str | None
+    bare: bool
     ome: str
     overwrite: bool
     guard_maps: bool

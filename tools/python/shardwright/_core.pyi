@@ -40,6 +40,7 @@ class Acquisition:
         image: object,
         *,
         number: int | None = None,
+        offset: tuple[int, int] | None = None,
         device_timestamp: _Times = None,
         host_timestamp: _Times = None,
         timeout: float | None = None,

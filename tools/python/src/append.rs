@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shardwright::{Appended, Error, FrameMut, Record};
+use shardwright::{Appended, Error, FrameMut, Record, Roi};
 
 use crate::acquisition::Acquisition;
 use crate::errors::{OrRaise, frame_error};
@@ -23,19 +23,26 @@ const DETACHED_BYTES: usize = 16 << 20;
 
 impl Running {
     /// Appends the frames that lie at `address`, all of them unless the ring's policy lets some go. Returns how many
-    /// were taken.
+    /// were taken. `roi`: the part of a frame that they are.
     fn append_run(
         &self,
         py: Python<'_>,
         (address, bytes): (usize, usize),
         (row_stride, frame_stride): (usize, usize),
+        roi: Option<Roi>,
         record: Record,
         limit: &Limit,
     ) -> PyResult<u64> {
         let run = self.run(py)?;
         let append = |from: usize, wait: Duration| -> Result<Appended, Error> {
+            let (pixels, bytes, wait) = ((address + from) as *const u8, bytes - from, Some(wait));
             // SAFETY: the caller keeps the buffer while this waits, attached or not, so the bytes stay where they are.
-            unsafe { run.append_raw((address + from) as *const u8, bytes - from, row_stride, record, Some(wait)) }
+            unsafe {
+                match roi {
+                    None => run.append_raw(pixels, bytes, row_stride, record, wait),
+                    Some(roi) => run.append_roi_raw(pixels, bytes, roi, row_stride, record, wait),
+                }
+            }
         };
         let (mut from, mut taken) = (0, 0);
         let mut detached = bytes >= DETACHED_BYTES;
@@ -63,14 +70,19 @@ impl Running {
         &self,
         py: Python<'_>,
         (address, row_stride): (usize, usize),
+        roi: Option<Roi>,
         number: u64,
         record: Record,
         timeout: Option<f64>,
     ) -> PyResult<()> {
+        let geometry = &self.geometry;
         let mut frame = self.loan(py, timeout)?;
-        for row in 0..self.geometry.shape[0] {
-            let source = Bytes { address: address + row * row_stride, bytes: self.geometry.row_bytes() };
-            copy_piece(&mut frame, &self.geometry, row * self.geometry.row_bytes(), &source);
+        roi.map_or(Ok(()), |roi| frame.pad(roi)).or_raise(py)?;
+        let [height, width] = geometry.shape;
+        let Roi { y, x, height, width } = roi.unwrap_or(Roi { y: 0, x: 0, height, width });
+        for row in 0..height {
+            let source = Bytes { address: address + row * row_stride, bytes: width * geometry.item() };
+            copy_piece(&mut frame, geometry, (y + row) * geometry.row_bytes() + x * geometry.item(), &source);
         }
         frame.commit(number, record).or_raise(py)
     }
@@ -86,7 +98,7 @@ impl Running {
                     let whole = source.cut(source.bytes / frame_bytes * frame_bytes);
                     let strides = (geometry.row_bytes(), frame_bytes);
                     let place = (whole.address, whole.bytes);
-                    taken += self.append_run(py, place, strides, Record::default(), &limit)?;
+                    taken += self.append_run(py, place, strides, None, Record::default(), &limit)?;
                     continue;
                 }
                 None => (Owned::new(self.loan(py, timeout)?), 0),
@@ -133,6 +145,9 @@ impl Acquisition {
     ///     twice. Without a shape of its own (one dimension), whole frames that follow each other.
     /// number : int, optional
     ///     The first frame's number, counted from 0 in acquisition order. By default one more than the largest so far.
+    /// offset : (int, int), optional
+    ///     Row and column at which frames that are smaller than the image stand in it; around them is the fill value.
+    ///     Needs ``record_roi``, by which the record of each frame says where it stands.
     /// device_timestamp, host_timestamp : int or sequence of int, optional
     ///     The device's own time, and nanoseconds since 1970; one for each frame, or one for all.
     /// timeout : float, optional
@@ -151,13 +166,16 @@ impl Acquisition {
     ///     Pixels of another type, or in no whole frames.
     /// RingFull
     ///     No buffer became free in time. Its ``taken`` says how many frames were taken before.
-    #[pyo3(signature = (image, *, number=None, device_timestamp=None, host_timestamp=None, timeout=None, **fields))]
+    #[pyo3(signature = (
+        image, *, number=None, offset=None, device_timestamp=None, host_timestamp=None, timeout=None, **fields
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn append(
         &self,
         py: Python<'_>,
         image: &Bound<'_, PyAny>,
         number: Option<u64>,
+        offset: Option<(usize, usize)>,
         device_timestamp: Option<&Bound<'_, PyAny>>,
         host_timestamp: Option<&Bound<'_, PyAny>>,
         timeout: Option<f64>,
@@ -165,25 +183,27 @@ impl Acquisition {
     ) -> PyResult<u64> {
         let running = &self.running;
         running.process.check()?;
-        let frames = Frames::of(image, &running.geometry)?;
+        let frames = Frames::of(image, &running.geometry, offset.is_some())?;
+        let [height, width] = frames.shape;
+        let roi = offset.map(|(y, x)| Roi { y, x, height, width });
         let records = running.records(py, device_timestamp, host_timestamp, fields)?;
         records.check(py, &*running.run(py)?, frames.count)?;
         let limit = running.limit(py, timeout)?;
-        let frame_stride = running.geometry.shape[0] * frames.row_stride;
+        let frame_stride = height * frames.row_stride;
         let strides = (frames.row_stride, frame_stride);
         let mut taken = 0;
         let mut all = || -> PyResult<()> {
             if number.is_none() && records.are_same() && frames.follow_each_other() {
-                taken += running.append_run(py, frames.all(), strides, records.base(), &limit)?;
+                taken += running.append_run(py, frames.all(), strides, roi, records.base(), &limit)?;
                 return Ok(());
             }
             for at in 0..frames.count {
                 let (record, place) = (records.of(at), frames.one(at));
                 match number {
-                    None => taken += running.append_run(py, place, strides, record, &limit)?,
+                    None => taken += running.append_run(py, place, strides, roi, record, &limit)?,
                     Some(first) => {
                         let source = (place.0, frames.row_stride);
-                        running.append_numbered(py, source, first + at as u64, record, timeout)?;
+                        running.append_numbered(py, source, roi, first + at as u64, record, timeout)?;
                         taken += 1;
                     }
                 }

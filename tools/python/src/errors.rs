@@ -61,7 +61,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             attribute("waited", seconds.into_pyobject(py).map(|waited| waited.into_any().unbind()).map_err(Into::into));
             "RingFull"
         }
-        Error::FrameSize { .. } | Error::RowStride { .. } => "FrameError",
+        Error::FrameSize { .. } | Error::RowStride { .. } | Error::Roi { .. } => "FrameError",
         Error::FrameNumber { number, .. } => {
             attribute("number", number.into_pyobject(py).map(|number| number.into_any().unbind()).map_err(Into::into));
             "FrameNumberError"

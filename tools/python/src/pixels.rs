@@ -9,7 +9,7 @@ use shardwright::Dtype;
 use crate::errors::{frame_error, type_error};
 use crate::geometry::Geometry;
 
-/// Frames in the memory of a Python object, which stays as it is as long as this lives.
+/// Frames in the memory of a Python object, which stays as it is as long as this lives; of all of them, the same part.
 pub(crate) struct Frames {
     /// Kept for its `Drop`.
     _buffer: PyUntypedBuffer,
@@ -19,7 +19,8 @@ pub(crate) struct Frames {
     pub(crate) count: usize,
     pub(crate) row_stride: usize,
     frame_bytes: usize,
-    rows: usize,
+    /// Rows and columns.
+    pub(crate) shape: [usize; 2],
 }
 
 /// Bytes of somebody who keeps them.
@@ -39,46 +40,49 @@ impl Bytes {
 
 impl Frames {
     /// The frames of `object`: anything with a buffer or DLPack. `None`: they lie in a way that has to be copied first.
-    fn look(object: &Bound<'_, PyAny>, geometry: &Geometry) -> PyResult<Option<Self>> {
+    /// `are_parts`: they may be smaller than the geometry's.
+    fn look(object: &Bound<'_, PyAny>, geometry: &Geometry, are_parts: bool) -> PyResult<Option<Self>> {
         let py = object.py();
         let buffer = PyUntypedBuffer::get(object)?;
         check_type(py, &buffer, geometry)?;
-        let (shape, first) = (buffer.shape(), buffer.buf_ptr().addr());
-        let outer = outer_shape(py, shape, geometry)?;
+        let (all, first) = (buffer.shape(), buffer.buf_ptr().addr());
+        let shape = if are_parts { part_shape(py, all)? } else { geometry.shape };
+        let outer = outer_shape(py, all, shape)?;
         let count = outer.iter().product::<usize>();
-        let (row_bytes, frame_bytes) = (geometry.row_bytes(), geometry.frame_bytes);
-        let (dims, rows) = (outer.len(), geometry.shape[0]);
+        let row_bytes = shape[1] * geometry.item();
+        let (dims, frame_bytes) = (outer.len(), shape[0] * row_bytes);
         if buffer.is_c_contiguous() {
             let (starts, row_stride) = (None, row_bytes);
-            return Ok(Some(Self { _buffer: buffer, starts, first, count, row_stride, frame_bytes, rows }));
+            return Ok(Some(Self { _buffer: buffer, starts, first, count, row_stride, frame_bytes, shape }));
         }
         // Without rows and columns of its own, it is brought into order.
-        if shape.len() != dims + 2 {
+        if all.len() != dims + 2 {
             return Ok(None);
         }
         let strides = buffer.strides();
         let (row_stride, item) = (strides[dims], strides[dims + 1]);
         // A direction of one element has any stride.
-        let is_plain = (item == geometry.item() as isize || shape[dims + 1] == 1)
-            && (row_stride >= row_bytes as isize || shape[dims] == 1)
+        let is_plain = (item == geometry.item() as isize || shape[1] == 1)
+            && (row_stride >= row_bytes as isize || shape[0] == 1)
             && buffer.suboffsets().is_none();
         if !is_plain {
             return Ok(None);
         }
-        let row_stride = if shape[dims] == 1 { row_bytes } else { row_stride as usize };
+        let row_stride = if shape[0] == 1 { row_bytes } else { row_stride as usize };
         let starts = Some(starts(first, &outer, &strides[..dims]));
-        Ok(Some(Self { _buffer: buffer, starts, first, count, row_stride, frame_bytes, rows }))
+        Ok(Some(Self { _buffer: buffer, starts, first, count, row_stride, frame_bytes, shape }))
     }
 
-    pub(crate) fn of(object: &Bound<'_, PyAny>, geometry: &Geometry) -> PyResult<Self> {
+    /// `are_parts`: they may be smaller than the geometry's.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, geometry: &Geometry, are_parts: bool) -> PyResult<Self> {
         let py = object.py();
         let shown = shown(object)?;
-        if let Some(frames) = Self::look(&shown, geometry)? {
+        if let Some(frames) = Self::look(&shown, geometry, are_parts)? {
             return Ok(frames);
         }
         // Fortran order, every second pixel, upside down: numpy brings it into order.
         let ordered = py.import("numpy")?.call_method1("ascontiguousarray", (shown,))?;
-        let frames = Self::look(&ordered, geometry)?;
+        let frames = Self::look(&ordered, geometry, are_parts)?;
         frames.ok_or_else(|| frame_error(py, "these pixels can't be brought into order"))
     }
 
@@ -102,7 +106,7 @@ impl Frames {
 
     /// From the first pixel of a frame to behind the last.
     fn strided_bytes(&self) -> usize {
-        (self.rows - 1) * self.row_stride + self.frame_bytes / self.rows
+        (self.shape[0] - 1) * self.row_stride + self.frame_bytes / self.shape[0]
     }
 }
 
@@ -190,9 +194,19 @@ fn name(py: Python<'_>, format: &str) -> String {
     named().unwrap_or_else(|_| format.to_owned())
 }
 
+/// The rows and columns of parts of frames.
+fn part_shape(py: Python<'_>, shape: &[usize]) -> PyResult<[usize; 2]> {
+    match shape {
+        [.., rows @ 1.., columns @ 1..] => Ok([*rows, *columns]),
+        _ => {
+            let text = format!("an array of shape {shape:?} has no rows and columns, which a part of a frame has");
+            Err(frame_error(py, text))
+        }
+    }
+}
+
 /// The lengths before rows and columns.
-fn outer_shape(py: Python<'_>, shape: &[usize], geometry: &Geometry) -> PyResult<Vec<usize>> {
-    let [rows, columns] = geometry.shape;
+fn outer_shape(py: Python<'_>, shape: &[usize], [rows, columns]: [usize; 2]) -> PyResult<Vec<usize>> {
     let pixels = rows * columns;
     match shape {
         [outer @ .., y, x] if [*y, *x] == [rows, columns] => Ok(outer.to_vec()),

@@ -95,6 +95,7 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         sync=True,
         checkpoint_every=0.25,
         record_fields={"z": float},
+        record_roi=False,
         channels=["DAPI", sw.Channel("GFP", "00FF00", (0, 100))],
         name="cells",
         ome="0.6",
@@ -105,6 +106,7 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         plate_acquisition=None,
         label=None,
         key=None,
+        bare=False,
     )
     assert set(fields) == set(sw._config.ConfigFields.__annotations__)
     # The library names all that it has.

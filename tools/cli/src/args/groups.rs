@@ -220,6 +220,10 @@ pub(crate) struct RunArgs {
     /// be another writer's, or is made; its documents stay as they are
     #[arg(long, value_name = "PATH")]
     pub(crate) key: Option<String>,
+    /// Write the array alone, at OUTPUT or --key: no group of an image around it, no records, no OME-Zarr metadata
+    /// (scales, units, channels, names), and no attributes of this writer, without which `recover` restores nothing
+    #[arg(long, conflicts_with_all = ["pyramid", "manifest"])]
+    pub(crate) bare: bool,
     /// The version of OME-Zarr's metadata
     #[arg(long, value_name = "VERSION", default_value = "0.5")]
     #[arg(value_parser = one_of(&[OmeVersion::V0_5, OmeVersion::V0_6], OmeVersion::name))]
