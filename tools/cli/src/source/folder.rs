@@ -199,7 +199,7 @@ fn single_images(
         here().map(|(_, place)| value(place).saturating_add(1)).max().unwrap_or(1)
     };
     let sizes = [size(&channel_of), size(&|place| place.z), size(&|place| place.time)];
-    let mut axes = mmstack::axes(&summary(path), sizes);
+    let mut axes = mmstack::axes(&summary(path), sizes, position);
     if !are_numbers && channels.len() > 1 {
         let named = |channel: &&ChannelOfName| {
             if let ChannelOfName::Name(name) = channel { name.clone() } else { String::new() }

@@ -86,7 +86,7 @@ impl MmIndex {
         let positions: BTreeSet<u64> = entries().map(|entry| entry[3]).collect();
         let position = choose_position(&positions, series, &path)?;
         let size = |column: usize| entries().map(|entry| entry[column] + 1).max().unwrap_or(1);
-        let axes = axes(&self.summary, [size(0), size(1), size(2)]);
+        let axes = axes(&self.summary, [size(0), size(1), size(2)], position);
         let there = parts.iter().map(|part| part.0.entries.len() as u64).sum();
         let mut planes = RecordingFacts::room(&axes, there).map_err(|why| cannot("read", &path, why))?;
         for (file, (stack, entries)) in parts.iter().enumerate() {
@@ -135,8 +135,8 @@ pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<u64>, pa
     }
 }
 
-/// The axes by the numbers of channels, slices and frames, with what the summary says of them.
-pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3]) -> Axes {
+/// The axes of a position by the numbers of channels, slices and frames, with what the summary says of them.
+pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3], position: u64) -> Axes {
     let is_true = |key: &str| summary[key].as_bool().unwrap_or(true);
     let scales = Scales::of(summary);
     let c = OuterAxis::new("c", channels);
@@ -145,13 +145,25 @@ pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3]) -> Axe
     let inner = if is_true("SlicesFirst") { [z, c] } else { [c, z] };
     let names = summary["ChNames"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<_> = names.iter().filter_map(Value::as_str).map(named_channel).collect();
+    let [x_place, y_place] = stage(summary, position);
     Axes {
+        x_place,
+        y_place,
         outer: [t].into_iter().chain(inner).collect(),
         y_step: scales.pixel,
         x_step: scales.pixel,
         channels: if names.len() as u64 == channels { names } else { Vec::new() },
         ..Axes::default()
     }
+}
+
+/// Where the stage was at a position, along x and y, as a summary of Micro-Manager 2 lists it.
+pub(crate) fn stage(summary: &Value, position: u64) -> [Option<Step>; 2] {
+    let said = &summary["StagePositions"][position as usize];
+    let mut devices = said["DevicePositions"].as_array().into_iter().flatten();
+    let stage = devices.find(|device| device["Device"] == said["DefaultXYStage"]);
+    let along = |axis: usize| Some((stage?["Position_um"][axis].as_f64()?, "micrometer"));
+    [along(0), along(1)]
 }
 
 /// Distances in a summary of Micro-Manager.
