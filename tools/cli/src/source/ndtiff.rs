@@ -27,6 +27,7 @@ use super::tiff::mmstack::{Scales, choose_position, stage};
 use super::tiff::page::{self, Page, PageData, PixelEncoding, Predictor, Shape, TiffCompression};
 use super::tiff::planes::{PlaneReader, PlaneSource, RecordingFacts};
 use super::why::{Why, cannot};
+use crate::args::Series;
 use crate::failure::Failure;
 
 pub(crate) const INDEX: &str = "NDTiff.index";
@@ -61,7 +62,7 @@ struct NdTiffEntry {
 }
 
 /// Opens the recording of an index.
-pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<PlaneReader, Failure> {
+pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<PlaneReader, Failure> {
     let bytes = read_index(path).map_err(|why| cannot("read", path, why))?;
     let (mut entries, cut_at) = parse(&bytes);
     if entries.is_empty() {
@@ -78,6 +79,7 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<PlaneReader, Fail
     entries.retain(|entry| position(entry) == wanted);
     entries.iter_mut().for_each(|entry| drop(entry.axes.remove("position")));
     let mut found = find(path, &entries, wanted)?;
+    found.series = positions.into_iter().collect();
     if let Some(place) = cut_at {
         found.defect = Some(cannot("read", path, format!("it breaks off within an entry at byte {place}")).to_string());
     }
@@ -220,7 +222,7 @@ fn find(path: &Path, entries: &[NdTiffEntry], position: u64) -> Result<Recording
     }
     let NdTiffFiles { paths, notes, .. } = files;
     let files = paths.into_iter().map(|path| path.unwrap_or_default()).collect();
-    Ok(RecordingFacts { axes: found_axes, files, planes, notes, defect: None })
+    Ok(RecordingFacts { axes: found_axes, files, planes, notes, defect: None, series: Vec::new() })
 }
 
 /// The files that the index names.

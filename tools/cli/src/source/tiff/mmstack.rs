@@ -21,6 +21,7 @@ use super::super::why::cannot;
 use super::ifd::{TiffBytes, TiffHeader};
 use super::planes::RecordingFacts;
 use super::stack::Stack;
+use crate::args::Series;
 use crate::failure::Failure;
 
 const INDEX_MAGIC: u64 = 54_773_648;
@@ -68,7 +69,7 @@ impl MmIndex {
     }
 
     /// The planes of the position `series`, also of the files that go on after this one.
-    pub(crate) fn find(self, stack: Stack, series: Option<u64>) -> Result<RecordingFacts, Failure> {
+    pub(crate) fn find(self, stack: Stack, series: Option<Series>) -> Result<RecordingFacts, Failure> {
         let path = stack.path.clone();
         let mut parts = vec![(stack, self.entries)];
         let mut notes = Vec::new();
@@ -105,7 +106,8 @@ impl MmIndex {
         notes.extend(parts.iter().flat_map(|part| part.0.notes()));
         let defect = parts.iter_mut().find_map(|part| part.0.defect.take());
         let files = parts.into_iter().map(|part| part.0.path).collect();
-        Ok(RecordingFacts { axes, files, planes, notes, defect })
+        let series = positions.into_iter().collect();
+        Ok(RecordingFacts { axes, files, planes, notes, defect, series })
     }
 }
 
@@ -118,16 +120,18 @@ fn continuations(path: &Path) -> Vec<PathBuf> {
 }
 
 /// One position of those that there are.
-pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<u64>, path: &Path) -> Result<u64, Failure> {
+pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<Series>, path: &Path) -> Result<u64, Failure> {
     let list: Vec<_> = positions.iter().map(u64::to_string).collect();
+    let first = positions.first().copied().unwrap_or(0);
     match series {
-        Some(series) if positions.contains(&series) => Ok(series),
-        Some(series) => {
+        Some(Series::All(at)) => Ok(positions.iter().nth(at).copied().unwrap_or(first)),
+        Some(Series::Number(series)) if positions.contains(&series) => Ok(series),
+        Some(Series::Number(series)) => {
             Err(Failure::Usage(format!("--series {series}: {} has the positions {}", path.display(), list.join(", "))))
         }
-        None if positions.len() == 1 => Ok(positions.first().copied().unwrap_or(0)),
+        None if positions.len() == 1 => Ok(first),
         None => Err(Failure::Usage(format!(
-            "{} holds {} positions; choose one with --series N: {}",
+            "{} holds {} positions; choose one with --series N, or --series all: {}",
             path.display(),
             positions.len(),
             list.join(", ")
