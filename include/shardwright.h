@@ -967,7 +967,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 #define SW_OME_0_5 0
 
 // 0.6: the same as transformations between named coordinate systems; images that say where they are on the stage are
-// put beside each other by a scene of their dataset.
+// put beside each other by a scene of their dataset, or of their well.
 #define SW_OME_0_6 1
 
 // Never.

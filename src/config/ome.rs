@@ -13,7 +13,7 @@ pub enum OmeVersion {
     #[default]
     V0_5,
     /// 0.6: the same as transformations between named coordinate systems. Images that say where they are on the stage
-    /// are put beside each other by a `scene` of their dataset.
+    /// are put beside each other by a `scene` of their dataset, or of their well.
     V0_6,
 }
 

@@ -164,9 +164,16 @@ impl Collection {
         if let Some(plate) = &self.plate {
             // What names a group is written behind it.
             for (row, well) in &self.changed {
-                let here: Vec<_> = fields.iter().copied().filter(|field| field.well(plate) == *well).collect();
+                let here = || {
+                    let fields = self.images.iter().filter_map(|image| Some((image.field.as_ref()?, &image.config)));
+                    fields.filter(|(field, _)| field.well(plate) == *well)
+                };
                 to.put(&zarr3::document_at(row), &zarr3::group(json!({})))?;
-                let said = ome::plate::well_attributes(version, &here);
+                let fields: Vec<_> = here().map(|(field, _)| field).collect();
+                let mut said = ome::plate::well_attributes(version, &fields);
+                if let Some(scene) = ome::scene::scene(here().map(|(field, config)| (&field.name[..], config))) {
+                    said["scene"] = scene;
+                }
                 to.put(&zarr3::document_at(well), &zarr3::group(json!({"ome": said})))?;
             }
             root["plate"] = ome::plate::plate_attributes(version, plate, &fields);

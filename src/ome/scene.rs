@@ -1,4 +1,5 @@
-//! Where images of OME-Zarr 0.6 are beside each other: the tiles of a specimen, by the positions of the stage.
+//! Where images of OME-Zarr 0.6 are beside each other: the tiles of a specimen, or the fields of a well, by the
+//! positions of the stage. The group above the images says it, which of fields is that of the well.
 //!
 //! Source: OME-Zarr specification 0.6, "scene".
 
@@ -11,7 +12,7 @@ use crate::config::{Config, DimKind, OmeVersion};
 /// What the coordinate system is called that the images share.
 const WORLD: &str = "world";
 
-/// `attributes.ome.scene` of a dataset of these images, if it is of 0.6 and one of them says where it is.
+/// `attributes.ome.scene` of the group above these images, if it is of 0.6 and one of them says where it is.
 ///
 /// An image's own coordinate system is already that of the stage, because it has the translation: each is the world as
 /// it is. Those whose axes differ from the first one's can't be, and are left out.
@@ -37,6 +38,18 @@ pub(crate) fn scene<'a>(images: impl Iterator<Item = (&'a str, &'a Config)>) -> 
     }))
 }
 
+/// Takes images out of a scene that are not to be kept, by their paths.
+#[cfg(feature = "offline")]
+pub(crate) fn keep_in_scene(ome: &mut Value, keeps: &dyn Fn(&str) -> bool) {
+    let Some(ways) = ome.pointer_mut("/scene/coordinateTransformations").and_then(Value::as_array_mut) else { return };
+    let is_kept = |way: &Value, end: &str| way.pointer(end).and_then(Value::as_str).is_none_or(keeps);
+    ways.retain(|way| ["/input/path", "/output/path"].iter().all(|end| is_kept(way, end)));
+    // A list of nothing is not allowed.
+    if ways.is_empty() {
+        ome.as_object_mut().map(|ome| ome.shift_remove("scene"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +71,18 @@ mod tests {
         assert_eq!(paths, ["a", "b"]);
         assert_eq!(ways[0]["output"]["name"], said["coordinateSystems"][0]["name"]);
         assert_eq!(said["coordinateSystems"][0]["axes"].as_array().map(Vec::len), Some(3));
+    }
+
+    #[test]
+    #[cfg(feature = "offline")]
+    fn images_that_are_not_kept_are_in_no_scene() {
+        let tiles = [("0", tile(1.0, OmeVersion::V0_6)), ("1", tile(2.0, OmeVersion::V0_6))];
+        let mut said = json!({"scene": scene(tiles.iter().map(|(name, config)| (*name, config)))});
+        keep_in_scene(&mut said, &|path| path != "0");
+        let ways = said["scene"]["coordinateTransformations"].as_array().unwrap();
+        assert_eq!((ways.len(), &ways[0]["input"]["path"]), (1, &json!("1")));
+        keep_in_scene(&mut said, &|_| false);
+        assert_eq!(said, json!({}));
     }
 
     #[test]

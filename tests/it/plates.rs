@@ -8,7 +8,7 @@ use crate::common::stopped::{files, restore, sound, written};
 use crate::common::{frame, recovered, tiny};
 use serde_json::{Value, json};
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Config, Dataset, Dim, Error, Plate, Record};
+use shardwright::{Acquisition, Config, Dataset, Dim, Error, OmeVersion, Plate, Record};
 
 const FRAME_BYTES: usize = 64;
 
@@ -85,6 +85,46 @@ fn a_plate_lists_the_wells_that_were_written_whatever_the_order_of_the_stage() {
     assert_eq!(read("A/1/0"), (0..12).flat_map(|number| frame(number, FRAME_BYTES)).collect::<Vec<_>>());
     assert_eq!(read("C/4/0").len(), 5 * FRAME_BYTES);
     sound(&path);
+}
+
+/// Which fields a well's scene places in the world; none: it has no scene.
+fn placed(well: &Path) -> Vec<String> {
+    let scene = &ome(well)["scene"];
+    let ways = scene["coordinateTransformations"].as_array().map(Vec::as_slice).unwrap_or_default();
+    assert!(ways.iter().all(|way| way["output"]["name"] == scene["coordinateSystems"][0]["name"]), "{scene}");
+    ways.iter().map(|way| way["input"]["path"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_fields_of_a_well_are_beside_each_other_in_a_scene_of_the_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let (live, left) = (folder.path().join("live"), folder.path().join("left.ome.zarr"));
+    let dataset = Dataset::create(&live).unwrap().with_plate(Plate::new(2, 2)).unwrap();
+    let newer = |place: f64| {
+        let mut config = Config { ome: OmeVersion::V0_6, ..config(None) };
+        config.dims.iter_mut().skip(1).for_each(|dim| dim.translation = place);
+        config
+    };
+    let fields = [("A/1/0", 0.0), ("A/1/1", 4.0), ("A/1/2", 8.0), ("B/2/0", 0.0), ("A/2/0", 5.0)];
+    let runs = dataset.acquisitions(fields.map(|(name, place)| (name, newer(place)))).unwrap();
+    assert_eq!(placed(&live.join("A/1")), ["0", "1", "2"]);
+    for (run, frames) in runs.iter().zip([2, 0, 3, 1, 0]) {
+        write(run, 0, frames);
+        written(run, frames);
+    }
+    restore(&left, &files(&live));
+    let ends = |path: &Path| {
+        assert_eq!(placed(&path.join("A/1")), ["0", "2"], "nothing came to field 1");
+        // Nobody said where the field of the other well is, and the plate itself is no scene.
+        assert_eq!((placed(&path.join("B/2")), placed(path)), (Vec::new(), Vec::new()));
+        assert_eq!(paths(&ome(path)["plate"]["wells"]), ["A/1", "B/2"]);
+        sound(path);
+    };
+    recovered(&left, true).unwrap();
+    ends(&left);
+    Acquisition::finish_all(runs).into_iter().for_each(|run| assert!(run.is_ok()));
+    drop(dataset);
+    ends(&live);
 }
 
 #[test]

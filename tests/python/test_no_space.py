@@ -134,3 +134,84 @@ def test_a_limit_on_file_sizes_is_an_error_like_others(command, tmp_path):
         assert done.returncode == 1, (words, done.returncode, done.stderr)
         assert "File too large" in json.loads(done.stdout)["error"]["message"], done.stdout
     assert files(path) == before
+
+
+# A writer that is killed, and a copy of what it leaves that is recovered where there is room.
+KILLED = """
+    "$SHARDWRIGHT" replay synthetic "$DISK/$NAME" --camera 256x256xu16@400 --rate 400 --frames 4000 --codec none \\
+        --shard 16,256,256 --chunk 1,256,256 --unbounded --storage $STORAGE --checkpoint-every 0.05 -q &
+    writer=$!
+    until test 0$(du -k "$DISK/$NAME" 2>/dev/null | tail -n 1 | cut -f1) -gt 10000; do sleep 0.02; done
+    kill -KILL $writer
+    wait $writer || true
+    cp -r --sparse=always "$DISK/$NAME" "$PLACE/$NAME"
+    "$SHARDWRIGHT" recover "$PLACE/$NAME" --apply --json > "$PLACE/elsewhere"
+    fill() { cat /dev/zero >> "$DISK/other" 2>/dev/null || true; test $(df --output=avail "$DISK" | tail -n 1) = 0; }
+"""
+ENDED = """
+    rm "$DISK/other"
+    "$SHARDWRIGHT" verify "$DISK/$NAME" -q
+    "$SHARDWRIGHT" recover "$DISK/$NAME" -q
+    rm -r "$PLACE/$NAME"
+    cp -r "$DISK/$NAME" "$PLACE/$NAME"
+"""
+
+
+def recovered_pixels(path):
+    store = zarr.storage.ZipStore(path, mode="r") if path.suffix == ".ozx" else path
+    return zarr.open_array(store, path="0", mode="r")[...]
+
+
+@pytest.fixture
+def recovered_on_small_disk(on_small_disk, tmp_path):
+    """Runs `script` where a writer was killed; what it ends with must be what comes back where there is room."""
+
+    def run(name, storage, script):
+        words = f"NAME={name}\nSTORAGE={storage}\n{KILLED}"
+        keep = 'cp -r "$PLACE/$NAME" "$PLACE/kept-$NAME"\n'
+        done = on_small_disk("32m", words + keep + script + ENDED)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        expected = recovered_pixels(tmp_path / f"kept-{name}")
+        assert len(expected) > 16
+        assert_same(recovered_pixels(tmp_path / name), expected)
+        told = json.loads((tmp_path / "elsewhere").read_text())["images"]
+        return done, [image["frames"] for image in told]
+
+    return run
+
+
+@pytest.mark.parametrize("storage", ["mapped", "buffered", "direct"])
+@pytest.mark.parametrize("name", ["run.zarr", "run.ozx"])
+def test_what_a_killed_writer_left_is_recovered_on_a_disk_without_a_free_byte(recovered_on_small_disk, name, storage):
+    script = """
+        fill
+        "$SHARDWRIGHT" recover "$DISK/$NAME" -q && exit 9 || test $? = 4
+        "$SHARDWRIGHT" recover "$DISK/$NAME" --apply --json
+    """
+    done, frames = recovered_on_small_disk(name, storage, script)
+    told = json.loads(done.stdout)
+    assert told["applied"] and [image["frames"] for image in told["images"]] == frames
+
+
+@pytest.mark.parametrize("storage", ["buffered", "direct"])
+@pytest.mark.parametrize("name", ["run.zarr", "run.ozx"])
+def test_a_recovery_that_finds_no_room_says_how_much_it_needs_and_loses_nothing(
+    recovered_on_small_disk, tmp_path, name, storage
+):
+    # In memory, shards have no room that they don't use; what is kept for documents is taken away.
+    script = """
+        rm -f "$DISK/$NAME/.shardwright.ballast.partial"
+        if test -f "$DISK/$NAME"; then truncate -s +1 "$DISK/$NAME"; truncate -s -1 "$DISK/$NAME"; fi
+        fill
+        "$SHARDWRIGHT" recover "$DISK/$NAME" --apply --json > "$PLACE/first" && exit 9 || test $? = 1
+        "$SHARDWRIGHT" recover "$DISK/$NAME" -q && exit 9 || test $? = 4
+        needed=$(grep -o "at most [0-9]* bytes" "$PLACE/first" | grep -o "[0-9]*")
+        truncate -s -$needed "$DISK/other"
+        "$SHARDWRIGHT" recover "$DISK/$NAME" --apply --json
+    """
+    done, frames = recovered_on_small_disk(name, storage, script)
+    error = json.loads((tmp_path / "first").read_text())["error"]
+    assert error["kind"] == "no-space" and error["exit_code"] == 1
+    assert "bytes are needed" in error["message"] and "make the same call again" in error["message"]
+    told = json.loads(done.stdout)
+    assert told["applied"] and [image["frames"] for image in told["images"]] == frames

@@ -159,12 +159,18 @@ def test_ome_xml_of_sizes_that_no_file_has(refused, tmp_path):
         assert "claims planes" in refused(tmp_path / "in.ome.tif")
 
 
-def mm_stack(path, data, positions=(0,)):
+def stage_position(x, y):
+    """As the summary of Micro-Manager 2 has it."""
+    devices = [{"Device": "Z", "Position_um": [7.0]}, {"Device": "XY", "Position_um": [x, y]}]
+    return {"Label": "here", "DefaultXYStage": "XY", "DefaultZStage": "Z", "DevicePositions": devices}
+
+
+def mm_stack(path, data, positions=(0,), stage=()):
     """A Micro-Manager stack of positions, t, z, c as it is when no OME-XML was written; times are the slowest."""
     frames, slices, channels = data.shape[1:4]
     summary = {"MicroManagerVersion": "2.0", "Frames": frames, "Slices": slices, "Channels": channels,
                "Positions": len(data), "SlicesFirst": True, "PixelSize_um": 0.5, "z-step_um": 2.0, "Interval_ms": 100.0,
-               "ChNames": ["DAPI", "GFP"]}  # fmt: skip
+               "ChNames": ["DAPI", "GFP"], "StagePositions": [stage_position(*place) for place in stage]}  # fmt: skip
     summary = json.dumps(summary).encode()
     summary += b" " * (len(summary) % 2)
     height, width = data.shape[-2:]
@@ -207,6 +213,13 @@ def shifted(raw, by):
     return bytes(out)
 
 
+def place(path):
+    """Where an image is, along x and y."""
+    (level,) = zarr.open_group(path, mode="r").attrs["ome"]["multiscales"][0]["datasets"]
+    _, moved = level["coordinateTransformations"]
+    return moved["translation"][-1], moved["translation"][-2]
+
+
 def test_micro_manager_stacks_by_their_index(replay, refused, tmp_path):
     data = volume(1, 4, 3, 2, 20, 30)
     path = tmp_path / "run_MMStack_Pos0.ome.tif"
@@ -219,11 +232,13 @@ def test_micro_manager_stacks_by_their_index(replay, refused, tmp_path):
     assert [channel["label"] for channel in ome["omero"]["channels"]] == ["DAPI", "GFP"]
     # Several positions in one file.
     both = volume(2, 4, 3, 2, 20, 30)
-    mm_stack(tmp_path / "both_MMStack.ome.tif", both, positions=(0, 1))
+    stage = [(10.5, -20.0), (300.0, 4.25)]
+    mm_stack(tmp_path / "both_MMStack.ome.tif", both, positions=(0, 1), stage=stage)
     assert "2 positions" in refused(tmp_path / "both_MMStack.ome.tif", code=2)
     for position in (0, 1):
         _, out = replay(tmp_path / "both_MMStack.ome.tif", "--series", position)
         assert_replayed(out, both[position].transpose(0, 2, 1, 3, 4), "tczyx")
+        assert place(out) == stage[position]
 
 
 def test_micro_manager_positions_in_files_of_their_own(replay, refused, tmp_path):
@@ -263,9 +278,10 @@ def test_micro_manager_files_of_one_image(replay, refused, tmp_path):
     assert_replayed(replay(old)[1], data[0, :, 0], "tcyx")
 
 
-def nd_tiff(folder, data, axes, names=None, dtype=1, split=None):
+def nd_tiff(folder, data, axes, names=None, dtype=1, split=None, stage=()):
     """NDTiff of version 3: planes in the order of `axes`, split into files."""
-    summary = json.dumps({"PixelSize_um": 0.5}).encode()
+    positions = [stage_position(*place) for place in stage]
+    summary = json.dumps({"PixelSize_um": 0.5, "StagePositions": positions}).encode()
     names = names or {}
     index, files = b"", {}
     outer = data.shape[: len(axes)]
@@ -327,10 +343,13 @@ def test_nd_tiff_of_colours(replay, tmp_path):
 @pytest.mark.parametrize("names", [{}, {"position": ["Pos0", "Pos1"]}])
 def test_nd_tiff_with_positions(replay, refused, tmp_path, names):
     data = volume(2, 4, 20, 30)
-    nd_tiff(tmp_path, data, ["position", "time"], names)
+    stage = [(10.5, -20.0), (300.0, 4.25)]
+    nd_tiff(tmp_path, data, ["position", "time"], names, stage=stage)
     assert "2 positions" in refused(tmp_path, code=2)
     for position in (0, 1):
-        assert_replayed(replay(tmp_path, "--series", position)[1], data[position], "tyx")
+        _, out = replay(tmp_path, "--series", position)
+        assert_replayed(out, data[position], "tyx")
+        assert place(out) == stage[position]
 
 
 def test_nd_tiff_with_missing_planes(replay, refused, tmp_path):

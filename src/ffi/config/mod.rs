@@ -222,7 +222,7 @@ pub type sw_ome = u32;
 /// 0.5: axes, and a scale and a translation for each level.
 pub const SW_OME_0_5: sw_ome = 0;
 /// 0.6: the same as transformations between named coordinate systems; images that say where they are on the stage are
-/// put beside each other by a scene of their dataset.
+/// put beside each other by a scene of their dataset, or of their well.
 pub const SW_OME_0_6: sw_ome = 1;
 
 /// When planes are halved along z, too.

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::count;
 use super::records::{FrameNumbers, KnownFrames};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
+use super::room::{BLOCK_BYTES, blocks};
 use super::shard::{self, Action, DamagedShard, RecoveredSums, ShardRecovery};
 use super::source::{WrittenImage, name};
 use super::target::RecoveryTarget;
@@ -119,6 +120,30 @@ impl<'a> ImagePlan<'a> {
             target.put(&name(root, &records.path(block)), &records.mended(block, &self.frames)?)?;
         }
         Ok(())
+    }
+
+    /// How many bytes the changes of its files take at most.
+    pub(super) fn bytes_needed(&self, tree: &Tree) -> Result<u64> {
+        let table = self.image.node.array.layout().table();
+        let index = |chunks: u64| table.as_ref().map_or(24 * chunks, |table| table.bytes());
+        let is_written = |action: &Action| matches!(action, Action::NewIndex | Action::Empty | Action::Create);
+        let indexes = self.changed.iter().filter(|shard| is_written(&shard.action));
+        let indexes = indexes.map(|shard| blocks(index(shard.chunks)) + BLOCK_BYTES).sum::<u64>();
+        let block = FrameNumbers::of(tree, &self.image)?.map_or(0, |records| blocks(records.block_bytes()));
+        Ok(indexes + (block + BLOCK_BYTES) * self.record_blocks.len() as u64)
+    }
+
+    /// Gives back to the disk what is in no chunk, nor in any index: a writer has reserved its shards as a whole. Best
+    /// effort.
+    pub(super) fn make_room(&self, root: &Path, target: &RecoveryTarget) {
+        let is_open = |action: &Action| matches!(action, Action::NewIndex | Action::Remove);
+        // Of one that is damaged, somebody may make something of any byte.
+        let open = self.changed.par_iter().filter(|shard| is_open(&shard.action) && !shard.damaged);
+        open.for_each(|shard| {
+            if let Ok(plan) = shard::plan(root, &self.image, &shard.path, &shard.position) {
+                let _ = target.give_back(&shard.path, &plan.unused);
+            }
+        });
     }
 
     /// Makes the change of a shard. All that it needs stays there, so that it can be stopped anywhere and planned

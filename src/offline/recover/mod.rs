@@ -11,6 +11,7 @@ mod image;
 mod records;
 mod replaced;
 mod report;
+mod room;
 mod shard;
 mod source;
 mod target;
@@ -32,6 +33,7 @@ use archive::FoundArchive;
 use documents::DocumentChange;
 use image::ImagePlan;
 pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
+use room::{BLOCK_BYTES, blocks, how_to_go_on};
 use source::{WrittenImage, images, name};
 use target::RecoveryTarget;
 
@@ -201,19 +203,36 @@ impl RecoveryPlan<'_> {
         let keys = self.documents.iter().map(|change| change.key.clone());
         let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
         keys.chain(records).try_for_each(|key| target.check(&key))?;
+        // They never counted for anything, and what a writer keeps for its documents when the disk is full is one of
+        // them.
+        tree.partial.iter().try_for_each(|path| target.remove(path))?;
+        let needed = self.bytes_needed(tree)?;
+        if target.free_bytes().is_some_and(|free| free < needed) {
+            self.images.iter().for_each(|image| image.make_room(root, &target));
+        }
+        let done = self.change(&target, root, tree);
+        let groups: Vec<&str> = tree.groups.iter().map(|group| group.name.as_str()).collect();
+        let done = done.and_then(|()| target.finish(&groups));
+        done.map_err(|error| how_to_go_on(error, needed, target.free_bytes()))
+    }
+
+    /// How many bytes the changes take at most, for a while or for good.
+    fn bytes_needed(&self, tree: &Tree) -> Result<u64> {
+        // In an archive a header stands before each.
+        let documents = self.documents.iter().map(|change| blocks(change.bytes.len() as u64) + BLOCK_BYTES);
+        let images = self.images.iter().map(|image| image.bytes_needed(tree)).sum::<Result<u64>>()?;
+        Ok(documents.sum::<u64>() + images)
+    }
+
+    fn change(&self, target: &RecoveryTarget, root: &Path, tree: &Tree) -> Result<()> {
         self.documents.iter().try_for_each(|change| target.put(&change.key, &change.bytes))?;
         for image in &self.images {
-            image.write_records(root, tree, &target)?;
+            image.write_records(root, tree, target)?;
         }
         target.settle()?;
         // Shards don't depend on each other.
-        for image in &self.images {
-            image.changed.par_iter().try_for_each(|shard| image.apply(root, &target, shard))?;
-        }
-        // A new document was made under such a name, and has its own by now.
-        tree.partial.iter().try_for_each(|path| target.remove(path))?;
-        let groups: Vec<&str> = tree.groups.iter().map(|group| group.name.as_str()).collect();
-        target.finish(&groups)
+        let mut images = self.images.iter();
+        images.try_for_each(|image| image.changed.par_iter().try_for_each(|shard| image.apply(root, target, shard)))
     }
 
     fn report(&self, root: &Path, tree: &Tree, applied: bool) -> Recovery {

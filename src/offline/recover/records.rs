@@ -86,6 +86,10 @@ impl<'a> FrameNumbers<'a> {
         self.array.chunk_shape()[0]
     }
 
+    pub(super) fn block_bytes(&self) -> u64 {
+        8 * self.block_frames()
+    }
+
     pub(super) fn read(&self) -> Result<RecordedNumbers> {
         let (mut came, mut absent) = (Gather::default(), Gather::default());
         let mut worker = self.array.worker()?;

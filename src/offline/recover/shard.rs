@@ -5,6 +5,7 @@ use std::fs::File;
 use std::iter;
 use std::path::{Path, PathBuf};
 
+use super::room;
 use super::source::{WrittenImage, name};
 use crate::config::{Compressor, IndexLocation};
 use crate::error::{Error, Result};
@@ -92,6 +93,8 @@ pub(super) struct ShardRecovery {
     pub(super) chunks: Vec<Seen>,
     /// For [`Action::NewIndex`].
     pub(super) index: Option<NewIndex>,
+    /// What can be given back to the disk whether the recovery goes on or not.
+    pub(super) unused: Vec<Range>,
 }
 
 /// What the index says, by the numbers that slot headers give chunks.
@@ -125,7 +128,8 @@ fn look(root: &Path, image: &WrittenImage, path: &Path, position: &[u64]) -> Res
     let damaged = image.own.damaged_shards.contains(&name(image.node.array.folder(), path));
     let shard =
         DamagedShard { path: path.to_path_buf(), position: position.to_vec(), damaged, ..DamagedShard::default() };
-    let mut plan = ShardRecovery { shard, sums: RecoveredSums::default(), chunks: Vec::new(), index: None };
+    let mut plan =
+        ShardRecovery { shard, sums: RecoveredSums::default(), chunks: Vec::new(), index: None, unused: Vec::new() };
     let leave = |mut plan: ShardRecovery, reason: &str| {
         plan.shard.action = Action::Leave(reason.to_owned());
         Ok(plan)
@@ -154,6 +158,11 @@ fn look(root: &Path, image: &WrittenImage, path: &Path, position: &[u64]) -> Res
         Err(error) => return Err(error),
     };
     plan.shard.chunks_before = named.as_ref().map(IndexedChunks::count);
+    plan.unused = room::unused(&expected, &scan, named.iter().flat_map(|named| named.chunks.values()), {
+        let at_end = expected.index_location == IndexLocation::End;
+        let table_at = if at_end { file.len().saturating_sub(expected.index_bytes) } else { file.len() };
+        named.as_ref().and_then(|named| named.tail_at).unwrap_or(table_at)
+    });
     if scan.seen.is_empty() {
         plan.without_chunks(&file, &expected, &scan, named.as_ref(), keeps_empty(array));
         return Ok(plan);

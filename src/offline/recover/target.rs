@@ -1,5 +1,6 @@
 //! Where what is recovered is written: a folder, or an archive.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,8 +9,10 @@ use super::shard::NewIndex;
 use super::source::name;
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
+use crate::format::index::Range;
 use crate::fs::beneath::OpenRoot;
 use crate::fs::links;
+use crate::fs::system;
 use crate::offline::repack::consolidated::Consolidated;
 use crate::storage::{Archive, ArchiveView, Directory, Storage};
 
@@ -86,6 +89,25 @@ impl<'a> RecoveryTarget<'a> {
         .map_err(|error| Error::io("write a new index to", path, error))
     }
 
+    /// Gives what a shard has in some ranges back to the disk, where that is possible: they read as zeros then.
+    pub(super) fn give_back(&self, path: &Path, ranges: &[Range]) -> Result<()> {
+        let (file, start) = match self {
+            Self::Folder { below, .. } => (Arc::new(below.open_file(path)?), 0),
+            Self::Archive { root, archive, .. } => match archive.find(&name(root, path)) {
+                Some((file, start, _)) => (file, start),
+                None => return Ok(()),
+            },
+        };
+        let mut given = ranges.iter().map(|range| system::give_back(&file, start + range.offset, range.nbytes));
+        given.try_for_each(|given| given.map(drop)).map_err(|error| Error::io("give room back of", path, error))
+    }
+
+    /// Bytes that are free on its disk; `None`: nobody knows.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        let (Self::Folder { root, .. } | Self::Archive { root, .. }) = self;
+        File::open(root).and_then(|root| system::free_bytes(&root)).ok().flatten()
+    }
+
     pub(super) fn remove(&self, path: &Path) -> Result<()> {
         match self {
             Self::Folder { below, .. } => below.remove_file(path),
@@ -96,7 +118,7 @@ impl<'a> RecoveryTarget<'a> {
     }
 
     /// All is done. `groups`: the names of those in which others may keep copies of documents.
-    pub(super) fn finish(self, groups: &[&str]) -> Result<()> {
+    pub(super) fn finish(&self, groups: &[&str]) -> Result<()> {
         self.settle()?;
         match self {
             Self::Folder { root, .. } => Consolidated::around(root, groups)?.refresh(),

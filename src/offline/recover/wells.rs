@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
 use crate::ome::plate::keep_fields;
+use crate::ome::scene::keep_in_scene;
 
 /// Takes images without any frame out of the lists of wells, and wells without any other out of the plate's.
 pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<DocumentChange>) -> Result<()> {
@@ -43,7 +44,9 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &
     for (path, fields) in left.iter().filter(|(_, fields)| !fields.is_empty()) {
         let Some(group) = tree.group(path) else { continue };
         edit(root, &group.document, changes, |document| {
-            document["attributes"]["ome"]["well"]["images"] = json!(fields)
+            let ome = &mut document["attributes"]["ome"];
+            ome["well"]["images"] = json!(fields);
+            keep_in_scene(ome, &|field| !empty.contains(&&*below(path, field)));
         })?;
     }
     edit(root, &plate.document, changes, |document| {

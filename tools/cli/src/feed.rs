@@ -1,11 +1,12 @@
 //! Frames on their way from a source to whoever takes them, at the pace of a camera.
 
 use std::ops::Range;
+use std::path::Path;
 use std::time::Instant;
 
 use crate::args::Rate;
 use crate::failure::Failure;
-use crate::pace::Schedule;
+use crate::pace::{CameraPriority, Schedule};
 use crate::source::FrameSource;
 
 /// Where frames go. The engine, or a test's notebook.
@@ -23,13 +24,34 @@ pub(crate) enum FrameRefusal {
     Engine(shardwright::Error),
 }
 
-/// How frames are fed: `total` of them, a recording of `pass` frames again and again.
+/// How frames are fed: a recording of `pass` frames again and again.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct FeedPlan {
     pub(crate) pass: u64,
-    pub(crate) total: u64,
-    pub(crate) rate: Rate,
     /// Go on without a frame that found the ring full.
     pub(crate) drops: bool,
+}
+
+/// When the frames of a run come, whichever image they are of.
+pub(crate) struct Pace {
+    schedule: Schedule,
+    frames: u64,
+    _priority: Option<CameraPriority>,
+}
+
+impl Pace {
+    /// The first frame is due now, on this thread.
+    pub(crate) fn start(rate: Rate) -> Self {
+        // Without a rate there is no camera, and a thread that never pauses must not have priority over all others.
+        let _priority = (rate != Rate::Max).then(CameraPriority::take).flatten();
+        Self { schedule: Schedule::new(Instant::now(), rate), frames: 0, _priority }
+    }
+
+    /// Waits for the next frame.
+    fn wait(&mut self, stopped: impl Fn() -> bool) {
+        self.schedule.wait(self.frames, stopped);
+        self.frames += 1;
+    }
 }
 
 /// What the feeding came to.
@@ -58,18 +80,38 @@ impl FeedEnd {
     }
 }
 
+impl Taken {
+    /// Nothing was fed yet.
+    pub(crate) fn nothing() -> Self {
+        Self { committed: 0, dropped: 0, missing_at_end: 0..0, end: FeedEnd::Complete }
+    }
+
+    /// Says of which recording a failure is, and that it is cut off if nothing else went wrong.
+    pub(crate) fn conclude(&mut self, defect: Option<String>, input: &Path) {
+        let failure = match &self.end {
+            FeedEnd::Complete => defect.map(Failure::Input),
+            FeedEnd::Input(failure) => Some(failure.clone()),
+            FeedEnd::Interrupted | FeedEnd::Engine(_) => None,
+        };
+        if let Some(failure) = failure {
+            self.end = FeedEnd::Input(failure.about(input));
+        }
+    }
+}
+
 impl FeedPlan {
-    /// Feeds until all are taken, something fails, or `stopped` says so.
+    /// Feeds these numbers, which follow those that were `taken`, until all are, something fails, or `stopped` says so.
     pub(crate) fn run(
         &self,
+        numbers: Range<u64>,
+        pace: &mut Pace,
         source: &mut dyn FrameSource,
         sink: &mut dyn FrameSink,
+        taken: &mut Taken,
         stopped: impl Fn() -> bool,
-    ) -> Taken {
-        let schedule = Schedule::new(Instant::now(), self.rate);
-        let mut taken = Taken { committed: 0, dropped: 0, missing_at_end: 0..0, end: FeedEnd::Complete };
-        for number in 0..self.total {
-            schedule.wait(number, &stopped);
+    ) {
+        for number in numbers {
+            pace.wait(&stopped);
             if stopped() {
                 taken.end = FeedEnd::Interrupted;
                 break;
@@ -92,7 +134,6 @@ impl FeedPlan {
                 break;
             }
         }
-        taken
     }
 }
 
@@ -169,8 +210,8 @@ mod tests {
 
     fn feed_from(source: &mut Numbers, total: u64, full_at: &[u64], drops: bool) -> (Taken, Vec<(u64, u8)>) {
         let mut sink = Notebook { full_at: full_at.to_vec(), ..Notebook::default() };
-        let feed = FeedPlan { pass: 3, total, rate: Rate::Max, drops };
-        let taken = feed.run(source, &mut sink, || false);
+        let (feed, mut taken) = (FeedPlan { pass: 3, drops }, Taken::nothing());
+        feed.run(0..total, &mut Pace::start(Rate::Max), source, &mut sink, &mut taken, || false);
         (taken, sink.frames)
     }
 
@@ -218,8 +259,9 @@ mod tests {
         let mut source = numbers(u64::MAX, &[]);
         let mut sink = Notebook::default();
         let asked = Cell::new(0);
-        let feed = FeedPlan { pass: 3, total: 100, rate: Rate::Max, drops: false };
-        let taken = feed.run(&mut source, &mut sink, || asked.replace(asked.get() + 1) >= 8);
+        let (feed, mut taken) = (FeedPlan { pass: 3, drops: false }, Taken::nothing());
+        let stopped = || asked.replace(asked.get() + 1) >= 8;
+        feed.run(0..100, &mut Pace::start(Rate::Max), &mut source, &mut sink, &mut taken, stopped);
         assert!(matches!(taken.end, FeedEnd::Interrupted));
         assert!(taken.committed < 10 && taken.committed as usize == sink.frames.len());
     }

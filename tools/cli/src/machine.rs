@@ -2,8 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
 
 use crate::failure::Failure;
+
+/// How often it is looked what the process has.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The bytes that are free where a folder is.
 pub(crate) fn free_bytes(folder: &Path) -> Result<u64, Failure> {
@@ -29,6 +35,29 @@ fn bytes_in(text: &str, name: &str) -> Option<u64> {
 /// The most memory that the process ever had resident.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
     process_bytes("VmHWM").or_else(max_rss_bytes)
+}
+
+/// The most threads and open files that the process had whenever somebody looked; `None`: the system does not say.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct ProcessUse {
+    pub(crate) threads: Option<usize>,
+    pub(crate) open_files: Option<usize>,
+    #[serde(skip)]
+    looked: Option<Instant>,
+}
+
+impl ProcessUse {
+    /// Looks, unless somebody just did.
+    pub(crate) fn look(&mut self) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        let entries = |folder: &str| fs::read_dir(folder).ok().map(Iterator::count);
+        self.threads = self.threads.max(entries("/proc/self/task"));
+        // One of them is the folder that is looked at.
+        self.open_files = self.open_files.max(entries("/proc/self/fd").map(|files| files.saturating_sub(1)));
+        self.looked = Some(Instant::now());
+    }
 }
 
 #[cfg(unix)]

@@ -7,6 +7,7 @@ mod dma;
 mod export;
 mod failure;
 mod feed;
+mod images;
 mod info;
 mod interrupt;
 mod machine;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     }
     let (json, path) = (cli.command.report().json, cli.command.path().map(Path::to_path_buf));
     let ended = match cli.command {
+        Command::Replay(args) if args.has_several_images() => images::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
         Command::Export(args) => export::run(&args).map(|()| 0),

@@ -11,10 +11,9 @@ use crate::bayer;
 use crate::console::{say, tell, tell_notes};
 use crate::dma::Resident;
 use crate::failure::{Failure, exit};
-use crate::feed::{FeedEnd, FeedPlan, Fill, FrameRefusal, FrameSink, Taken};
+use crate::feed::{FeedEnd, FeedPlan, Fill, FrameRefusal, FrameSink, Pace, Taken};
 use crate::interrupt::{self, interrupted};
 use crate::machine::free_bytes;
-use crate::pace::CameraPriority;
 use crate::place;
 use crate::progress::ProgressOutput;
 use crate::report::{Circumstances, Report};
@@ -28,11 +27,13 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let soak = args.soak.soak.as_deref();
     place::refuse_over(&args.input, &args.place())?;
     soak.map_or(Ok(()), |page| place::refuse_over(&args.input, page))?;
+    args.images.refuse_for_one()?;
     // What can be refused without looking at the recording is refused first: that may take a while.
     args.layout.compressor()?;
     args.pace.ring_full()?;
     let of_input = |failure: Failure| failure.about(&args.input);
-    let mut source = source::open(&args.input, &args.place(), &args.recording, args.engine.memory).map_err(of_input)?;
+    let source = source::open(&args.input, &args.place(), &args.recording, args.recording.series, args.engine.memory);
+    let mut source = source.map_err(of_input)?;
     let recording = source.recording().clone();
     let frame_bytes = recording.frame_bytes();
     let pass = frames_a_pass(args, &recording)?;
@@ -45,29 +46,24 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     run.asked = Some(total);
     tell_notes(args.report.quiet, &run.notes);
     // Frames that --frames leaves out may be broken.
-    let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
+    let defect = recording.defect.filter(|_| args.recording.frames.is_none());
 
     let diary = soak.map(|path| Diary::begin(path, args.run.overwrite)).transpose()?;
     interrupt::listen("finishing the frames that were taken");
-    let feed = FeedPlan { pass, total, rate, drops: config.ring_full == RingFull::DropNewest };
+    let feed = FeedPlan { pass, drops: config.ring_full == RingFull::DropNewest };
     let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
     args.pace.wait.then(wait_for_a_line);
     let roll = roll_at(args, total.saturating_mul(frame_bytes))?;
     let roll = roll.map(|bytes| Roll::start(&acquisition, &args.place(), bytes));
-    let mut sink = Recorder { acquisition: &acquisition, resident, diary };
+    let mut sink = Recorder { resident, diary, ..Recorder::plain(&acquisition) };
     let progress = ProgressOutput::new(args.report.quiet, total);
     let play = || {
-        // Without a rate there is no camera, and a thread that never pauses must not have priority over all others.
-        let _priority = (rate != Rate::Max).then(CameraPriority::take).flatten();
-        feed.run(source.as_mut(), &mut sink, interrupted)
+        let (mut pace, mut taken) = (Pace::start(rate), Taken::nothing());
+        feed.run(0..total, &mut pace, source.as_mut(), &mut sink, &mut taken, interrupted);
+        taken
     };
     let mut taken = progress.during(total, || acquisition.stats(), play);
-    if let (FeedEnd::Complete, Some(defect)) = (&taken.end, defect) {
-        taken.end = FeedEnd::Input(defect);
-    }
-    if let FeedEnd::Input(failure) = taken.end {
-        taken.end = FeedEnd::Input(of_input(failure));
-    }
+    taken.conclude(defect, &args.input);
     if let (0, Some(failure)) = (taken.committed, taken.end.failure()) {
         progress.clear();
         acquisition.abort();
@@ -81,7 +77,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     progress.clear();
     let written = soak.zip(diary).map_or(Ok(()), |(path, diary)| diary.write(path, &title(args, &run)));
     // That the page can't be written must not hide what became of the run.
-    conclude(args, taken, finished, run).and_then(|code| written.map(|()| code))
+    let (report, failure) = report(args, taken, finished, run);
+    tell_report(args, &report, failure).and_then(|code| written.map(|()| code))
 }
 
 /// The heading of a page with plots.
@@ -99,10 +96,7 @@ fn begin(
     let waits = matches!(config.ring_full, RingFull::Block { .. });
     let acquisition = Acquisition::create(&args.output, config).map_err(Failure::of_output)?;
     let mut resident = || -> Result<Option<Resident>, Failure> {
-        if let Some(pattern) = &args.recording.bayer {
-            let sides = source.recording().sides();
-            acquisition.set_attribute(bayer::ATTRIBUTE, bayer::turned(pattern, args.recording.turn(), sides).into())?;
-        }
+        set_bayer(args, &acquisition, source.recording().sides())?;
         args.recording.dma.then(|| Resident::fill(&acquisition, source, pass, waits)).transpose()
     };
     match resident() {
@@ -114,8 +108,15 @@ fn begin(
     }
 }
 
+/// Keeps a sensor's pattern, if the command line says one. `sides`: rows and columns of a frame of the recording.
+pub(crate) fn set_bayer(args: &ReplayArgs, to: &Acquisition, sides: [u64; 2]) -> Result<(), Failure> {
+    let Some(pattern) = &args.recording.bayer else { return Ok(()) };
+    to.set_attribute(bayer::ATTRIBUTE, bayer::turned(pattern, args.recording.turn(), sides).into())?;
+    Ok(())
+}
+
 /// What the report says of the run beside its counts.
-fn circumstances(config: &Config, recording: &Recording, more: Vec<String>) -> Circumstances {
+pub(crate) fn circumstances(config: &Config, recording: &Recording, more: Vec<String>) -> Circumstances {
     let mut notes: Vec<_> = recording.notes.iter().cloned().chain(note_of_colors(recording, config)).collect();
     notes.extend(more);
     if let (Compressor::Lz4 | Compressor::Zlib { .. }, Dialect::Zarr3) = (config.codec.compressor, config.dialect) {
@@ -126,7 +127,7 @@ fn circumstances(config: &Config, recording: &Recording, more: Vec<String>) -> C
 }
 
 /// The frames that one pass through the recording takes.
-fn frames_a_pass(args: &ReplayArgs, recording: &Recording) -> Result<u64, Failure> {
+pub(crate) fn frames_a_pass(args: &ReplayArgs, recording: &Recording) -> Result<u64, Failure> {
     match (recording.frames, args.recording.frames) {
         (Some(there), Some(wanted)) if wanted > there => Err(Failure::Usage(format!(
             "--frames {wanted} is more than the recording's {there}; --loop repeats a recording"
@@ -137,7 +138,7 @@ fn frames_a_pass(args: &ReplayArgs, recording: &Recording) -> Result<u64, Failur
 }
 
 /// The frames of the whole run.
-fn frames_total(args: &ReplayArgs, recording: &Recording, pass: u64) -> Result<u64, Failure> {
+pub(crate) fn frames_total(args: &ReplayArgs, recording: &Recording, pass: u64) -> Result<u64, Failure> {
     let total = pass.checked_mul(args.recording.repeat).ok_or_else(|| {
         Failure::Usage(format!("{pass} frames in {} loops are more than can be counted", args.recording.repeat))
     })?;
@@ -154,13 +155,13 @@ fn roll_at(args: &ReplayArgs, run_bytes: u64) -> Result<Option<u64>, Failure> {
     Ok((run_bytes > free).then_some(free / 2))
 }
 
-fn rate(args: &ReplayArgs, recording: &Recording) -> Rate {
+pub(crate) fn rate(args: &ReplayArgs, recording: &Recording) -> Rate {
     let own = recording.fps.map_or(Rate::Max, Rate::Fps);
     args.pace.rate.unwrap_or(own)
 }
 
 /// Returns when standard input has a line or ends, or at Ctrl-C.
-fn wait_for_a_line() {
+pub(crate) fn wait_for_a_line() {
     tell("ready: a line on standard input, or its end, starts the run");
     let (started, start) = mpsc::channel();
     thread::spawn(move || {
@@ -175,11 +176,18 @@ fn wait_for_a_line() {
 }
 
 /// The engine, and who writes down how long it takes.
-struct Recorder<'a> {
+pub(crate) struct Recorder<'a> {
     acquisition: &'a Acquisition,
     /// The frames that need not be copied.
     resident: Option<Resident>,
     diary: Option<Diary>,
+}
+
+impl<'a> Recorder<'a> {
+    /// Copies frames into the ring, and writes nothing down.
+    pub(crate) fn plain(acquisition: &'a Acquisition) -> Self {
+        Self { acquisition, resident: None, diary: None }
+    }
 }
 
 impl FrameSink for Recorder<'_> {
@@ -201,13 +209,13 @@ impl FrameSink for Recorder<'_> {
     }
 }
 
-/// Reports a finished run and chooses the exit code.
-fn conclude(
+/// What there is to say of a finished run, and why it failed, if it did.
+pub(crate) fn report(
     args: &ReplayArgs,
     taken: Taken,
     finished: Result<Summary, Unfinished>,
     run: Circumstances,
-) -> Result<u8, Failure> {
+) -> (Report, Option<Failure>) {
     let (summary, engine_error) = match finished {
         Ok(summary) => (summary, None),
         Err(unfinished) => (*unfinished.summary, Some(Failure::from(unfinished.error))),
@@ -221,7 +229,11 @@ fn conclude(
         error: failure.as_ref().map(|failure| failure.to_json(Some(&args.output))),
         ..run
     };
-    let report = Report::new(&summary, run);
+    (Report::new(&summary, run), failure)
+}
+
+/// Says it and chooses the exit code.
+pub(crate) fn tell_report(args: &ReplayArgs, report: &Report, failure: Option<Failure>) -> Result<u8, Failure> {
     if args.report.json {
         say(&format!("{}\n", report.to_json()))?;
     } else if !args.report.quiet {
@@ -234,7 +246,7 @@ fn conclude(
             Ok(failure.exit_code())
         }
         Some(failure) => Err(failure),
-        None => Ok(exit_code(&report)),
+        None => Ok(exit_code(report)),
     }
 }
 

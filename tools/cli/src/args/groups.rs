@@ -11,6 +11,7 @@ use shardwright::{
     Orientation, PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
+use super::images::Series;
 use super::values::{AxisOrigin, Camera, PixelSize, Rate, bytes, one_of, positive, seconds, whole};
 use crate::failure::Failure;
 
@@ -79,10 +80,10 @@ pub(crate) struct RecordingArgs {
     /// `bayer_pattern`; pixels are not touched
     #[arg(long, value_name = "PATTERN", value_parser = PossibleValuesParser::new(BAYER))]
     pub(crate) bayer: Option<String>,
-    /// Which image (of OME-TIFF) or position (of Micro-Manager) of a recording of several, counted from 0; without it,
-    /// such a recording is refused with a list
-    #[arg(long, value_name = "N")]
-    pub(crate) series: Option<u64>,
+    /// Which image (of OME-TIFF) or position (of Micro-Manager) of a recording of several, counted from 0, or all, each
+    /// as an image of its own; without it, such a recording is refused with a list
+    #[arg(long, value_name = "N|all")]
+    pub(crate) series: Option<Series>,
     /// Take only the first N frames; a synthetic camera gives 500 by default
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) frames: Option<u64>,

@@ -50,6 +50,8 @@ pub(super) fn replay() -> String {
 Examples:
   shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd
   shardwright replay positions.ome.tif out.ome.zarr --series 1
+  shardwright replay positions.ome.tif out.ome.zarr --series all
+  shardwright replay movie.tif plate.ome.zarr --plate 8x12 --fields 4
   shardwright replay movie.tif one_file.ozx
   shardwright replay a.raw out.zarr --shape 1000,512,640 --dtype u16
   shardwright replay a.raw out.zarr --shape 9,512,640 --pixel-format mono12p

@@ -2,6 +2,7 @@
 
 mod groups;
 mod help;
+mod images;
 mod pyramid;
 mod repack;
 mod values;
@@ -14,6 +15,7 @@ use shardwright::ManifestForm;
 
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, TrustArgs, VolumeArgs};
 pub(crate) use self::groups::{RecordingArgs, ReportArgs};
+pub(crate) use self::images::{ImagesArgs, Series, VisitOrder};
 pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::repack::RepackArgs;
 pub(crate) use self::values::{Camera, Rate};
@@ -222,6 +224,11 @@ pub(crate) struct ProbeArgs {
 }
 
 impl ReplayArgs {
+    /// Whether it makes several images of one recording or of several.
+    pub(crate) fn has_several_images(&self) -> bool {
+        self.images.plate.is_some() || matches!(self.recording.series, Some(Series::All(_)))
+    }
+
     /// The path of the image.
     pub(crate) fn place(&self) -> PathBuf {
         self.run.key.as_ref().map_or_else(|| self.output.clone(), |key| self.output.join(key))
@@ -250,6 +257,8 @@ pub(crate) struct ReplayArgs {
     pub(crate) volume: VolumeArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) images: ImagesArgs,
     #[command(flatten)]
     pub(crate) soak: SoakArgs,
 

@@ -17,6 +17,7 @@ use super::why::{cannot, refused};
 use super::{ndtiff, tiff, zarr};
 use shardwright::words::{HAS, count_that};
 
+use crate::args::Series;
 use crate::failure::{Failure, Fault};
 use shardwright::offline::is_dataset;
 
@@ -24,7 +25,7 @@ use shardwright::offline::is_dataset;
 const METADATA_BYTES_MAX: u64 = 1 << 30;
 
 /// Opens a folder as what is in it.
-pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn FrameSource>, Failure> {
+pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<Box<dyn FrameSource>, Failure> {
     let index = path.join(ndtiff::INDEX);
     if index.is_file() {
         stays_inside(path, &index).map_err(|why| refused(&index, why))?;
@@ -107,7 +108,7 @@ fn parts(text: &str) -> impl Iterator<Item = (bool, usize, &str)> {
 }
 
 /// Files whose first one says that they are a set.
-fn set(files: &[PathBuf], series: Option<u64>) -> Result<Option<PlaneReader>, Failure> {
+fn set(files: &[PathBuf], series: Option<Series>) -> Result<Option<PlaneReader>, Failure> {
     let stack = Stack::open(&files[0])?;
     let mentions = |word: &str| stack.description.contains(word);
     let is_set = mentions("FileName=") && mentions("UUID") || mentions("MetadataFile=");
@@ -118,7 +119,7 @@ fn set(files: &[PathBuf], series: Option<u64>) -> Result<Option<PlaneReader>, Fa
 }
 
 /// The pages of all files, one after the other.
-fn sequence(files: Vec<PathBuf>, series: Option<u64>) -> Result<RecordingFacts, Failure> {
+fn sequence(files: Vec<PathBuf>, series: Option<Series>) -> Result<RecordingFacts, Failure> {
     refuse_option("--series", series.is_some(), "a folder of TIFF files")?;
     let (mut planes, mut notes, mut defect) = (Vec::new(), Vec::new(), None);
     for (file, path) in files.iter().enumerate() {
@@ -141,7 +142,7 @@ fn sequence(files: Vec<PathBuf>, series: Option<u64>) -> Result<RecordingFacts, 
             planes.len()
         ));
     }
-    Ok(RecordingFacts { axes: Axes::movie(planes.len() as u64), files, planes, notes, defect })
+    Ok(RecordingFacts { axes: Axes::movie(planes.len() as u64), files, planes, notes, defect, series: vec![0] })
 }
 
 /// What the name of a file of one image says of it.
@@ -183,7 +184,7 @@ fn single_images(
     path: &Path,
     files: &[PathBuf],
     places: &[NamedPosition],
-    series: Option<u64>,
+    series: Option<Series>,
 ) -> Result<RecordingFacts, Failure> {
     let positions: BTreeSet<u64> = places.iter().map(|place| place.position).collect();
     let position = choose_position(&positions, series, path)?;
@@ -199,7 +200,7 @@ fn single_images(
         here().map(|(_, place)| value(place).saturating_add(1)).max().unwrap_or(1)
     };
     let sizes = [size(&channel_of), size(&|place| place.z), size(&|place| place.time)];
-    let mut axes = mmstack::axes(&summary(path), sizes);
+    let mut axes = mmstack::axes(&summary(path), sizes, position);
     if !are_numbers && channels.len() > 1 {
         let named = |channel: &&ChannelOfName| {
             if let ChannelOfName::Name(name) = channel { name.clone() } else { String::new() }
@@ -223,7 +224,8 @@ fn single_images(
     }
     notes.sort_unstable();
     notes.dedup();
-    Ok(RecordingFacts { axes, files: files.to_vec(), planes, notes, defect: None })
+    let series = positions.into_iter().collect();
+    Ok(RecordingFacts { axes, files: files.to_vec(), planes, notes, defect: None, series })
 }
 
 /// `Summary` of `metadata.txt`; nothing if there is none, or only half of it.

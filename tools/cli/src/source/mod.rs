@@ -23,23 +23,25 @@ use memmap2::MmapMut;
 use self::files::{huge_pages, open_regular};
 use self::options::{OF_RAW_FILES, refuse_option, refuse_options, refuse_raw_options};
 use self::why::{Why, cannot, refused};
-use crate::args::{Camera, RecordingArgs};
+use crate::args::{Camera, RecordingArgs, Series};
 use crate::failure::Failure;
 pub(crate) use files::follow_links_anywhere;
 #[cfg(test)]
 pub(crate) use recording::Counting;
 pub(crate) use recording::{FrameSource, Recording};
 
-/// Opens what the command line names, to write its frames to `output`. `memory` bounds what a source may hold.
+/// Opens what the command line names, to write its frames to `output`. `series`: which of several images. `memory`
+/// bounds what a source may hold.
 pub(crate) fn open(
     input: &Path,
     output: &Path,
     args: &RecordingArgs,
+    series: Option<Series>,
     memory: u64,
 ) -> Result<Box<dyn FrameSource>, Failure> {
     if input.as_os_str() == "synthetic" {
         refuse_raw_options(args, "a synthetic camera")?;
-        refuse_option("--series", args.series.is_some(), "a synthetic camera")?;
+        refuse_option("--series", series.is_some(), "a synthetic camera")?;
         if args.preload {
             return Err(Failure::Usage(
                 "--preload belongs to files; a synthetic camera's frames are in memory anyway".into(),
@@ -55,7 +57,7 @@ pub(crate) fn open(
             input.display()
         )));
     }
-    let source = open_file(input, args)?;
+    let source = open_file(input, args, series)?;
     source.check_output(output)?;
     let (frame_bytes, held) = (source.recording().frame_bytes(), source.held_bytes());
     if frame_bytes.saturating_add(held) > memory {
@@ -67,27 +69,27 @@ pub(crate) fn open(
     if args.preload { Ok(Box::new(Preloaded::read(source, args.frames, memory)?)) } else { Ok(source) }
 }
 
-fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn FrameSource>, Failure> {
+fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Result<Box<dyn FrameSource>, Failure> {
     if is_in_archive(input) {
         refuse_raw_options(args, "a Zarr array")?;
         let source = zarr::Zarr::open(input)?;
-        refuse_option("--series", args.series.is_some(), "a Zarr array")?;
+        refuse_option("--series", series.is_some(), "a Zarr array")?;
         return Ok(Box::new(source));
     }
     if input.is_dir() {
         refuse_raw_options(args, "a folder")?;
-        return folder::open(input, args.series);
+        return folder::open(input, series);
     }
     let file = open_regular(input).map_err(|error| Failure::io("open", input, &error))?;
     if !args.shape.is_empty() {
-        refuse_option("--series", args.series.is_some(), "a raw file")?;
+        refuse_option("--series", series.is_some(), "a raw file")?;
         return Ok(Box::new(raw::Raw::open(input, args)?));
     }
     let mut head = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(&file, 16), &mut head)
         .map_err(|error| Failure::io("read", input, &error))?;
     if head.starts_with(&npy::MAGIC) {
-        refuse_option("--series", args.series.is_some(), "an .npy file")?;
+        refuse_option("--series", series.is_some(), "an .npy file")?;
         refuse_options(args, &OF_RAW_FILES.map(|option| if option == "--axes" { "" } else { option }), "an .npy file")?;
         return Ok(Box::new(raw::Raw::open_npy(input, args)?));
     }
@@ -97,23 +99,23 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn FrameSource>,
     let name = input.file_name().unwrap_or_default();
     if name == ndtiff::INDEX {
         refuse_raw_options(args, "NDTiff")?;
-        return Ok(Box::new(ndtiff::open(input, args.series)?));
+        return Ok(Box::new(ndtiff::open(input, series)?));
     }
     if head.first_chunk().is_some_and(|magic| tiff::MAGIC.contains(magic)) {
         refuse_raw_options(args, "a TIFF file")?;
         return Ok(Box::new(match ndtiff::index_of(input) {
-            Some(index) => ndtiff::open(&index, args.series)?,
-            None => tiff::open(input, args.series)?,
+            Some(index) => ndtiff::open(&index, series)?,
+            None => tiff::open(input, series)?,
         }));
     }
     if head.trim_ascii_start().starts_with(b"<") {
         refuse_raw_options(args, "OME-XML")?;
-        return Ok(Box::new(tiff::open_companion(input, args.series)?));
+        return Ok(Box::new(tiff::open_companion(input, series)?));
     }
     if head.starts_with(foreign::ZIP)
         && let Ok(source) = zarr::Zarr::open(input)
     {
-        refuse_option("--series", args.series.is_some(), "a Zarr array")?;
+        refuse_option("--series", series.is_some(), "a Zarr array")?;
         return Ok(Box::new(source));
     }
     if let Some(advice) = foreign::advice(&head) {

@@ -23,10 +23,11 @@ use super::axes::{Axes, OuterAxis};
 use super::files::{open_regular, read_at, sibling};
 use super::recording::named_channel;
 use super::tiff::ByteOrder;
-use super::tiff::mmstack::{Scales, choose_position};
+use super::tiff::mmstack::{Scales, choose_position, stage};
 use super::tiff::page::{self, Page, PageData, PixelEncoding, Predictor, Shape, TiffCompression};
 use super::tiff::planes::{PlaneReader, PlaneSource, RecordingFacts};
 use super::why::{Why, cannot};
+use crate::args::Series;
 use crate::failure::Failure;
 
 pub(crate) const INDEX: &str = "NDTiff.index";
@@ -61,7 +62,7 @@ struct NdTiffEntry {
 }
 
 /// Opens the recording of an index.
-pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<PlaneReader, Failure> {
+pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<PlaneReader, Failure> {
     let bytes = read_index(path).map_err(|why| cannot("read", path, why))?;
     let (mut entries, cut_at) = parse(&bytes);
     if entries.is_empty() {
@@ -74,12 +75,11 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<PlaneReader, Fail
         name => places.place(name),
     };
     let positions: BTreeSet<u64> = entries.iter().map(position).collect();
-    if positions.len() > 1 || series.is_some() {
-        let position_wanted = choose_position(&positions, series, path)?;
-        entries.retain(|entry| position(entry) == position_wanted);
-    }
+    let wanted = choose_position(&positions, series, path)?;
+    entries.retain(|entry| position(entry) == wanted);
     entries.iter_mut().for_each(|entry| drop(entry.axes.remove("position")));
-    let mut found = find(path, &entries)?;
+    let mut found = find(path, &entries, wanted)?;
+    found.series = positions.into_iter().collect();
     if let Some(place) = cut_at {
         found.defect = Some(cannot("read", path, format!("it breaks off within an entry at byte {place}")).to_string());
     }
@@ -191,7 +191,7 @@ impl NdTiffAxis {
     }
 }
 
-fn find(path: &Path, entries: &[NdTiffEntry]) -> Result<RecordingFacts, Failure> {
+fn find(path: &Path, entries: &[NdTiffEntry], position: u64) -> Result<RecordingFacts, Failure> {
     let keys: BTreeSet<&String> = entries.iter().flat_map(|entry| entry.axes.keys()).collect();
     let mut axes: Vec<_> = keys.into_iter().map(|key| NdTiffAxis::of(key, entries)).collect();
     // What changes most often is the fastest axis.
@@ -199,11 +199,14 @@ fn find(path: &Path, entries: &[NdTiffEntry]) -> Result<RecordingFacts, Failure>
     let mut files = NdTiffFiles::new(path, entries);
     let summary = files.paths.iter().find_map(|path| summary(path.as_deref()?)).unwrap_or(Value::Null);
     let scales = Scales::of(&summary);
+    let [x_place, y_place] = stage(&summary, position);
     let channels = axes.iter().find(|axis| axis.key == "channel" && axis.numbers.is_none());
     let found_axes = Axes {
         outer: axes.iter().map(|axis| axis.axis(&scales)).collect(),
         y_step: scales.pixel,
         x_step: scales.pixel,
+        y_place,
+        x_place,
         channels: channels
             .map(|axis| axis.labels.iter().map(|label| named_channel(label)).collect())
             .unwrap_or_default(),
@@ -219,7 +222,7 @@ fn find(path: &Path, entries: &[NdTiffEntry]) -> Result<RecordingFacts, Failure>
     }
     let NdTiffFiles { paths, notes, .. } = files;
     let files = paths.into_iter().map(|path| path.unwrap_or_default()).collect();
-    Ok(RecordingFacts { axes: found_axes, files, planes, notes, defect: None })
+    Ok(RecordingFacts { axes: found_axes, files, planes, notes, defect: None, series: Vec::new() })
 }
 
 /// The files that the index names.

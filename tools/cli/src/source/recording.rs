@@ -30,6 +30,9 @@ pub(crate) trait FrameSource: Send {
         Ok(())
     }
 
+    /// Closes the files that were opened for frames; the next one opens what it needs again.
+    fn close_files(&mut self) {}
+
     /// Bytes that the source holds in memory for its whole life. They count against `--memory`.
     fn held_bytes(&self) -> u64 {
         0
@@ -66,6 +69,8 @@ pub(crate) struct Recording {
     pub(crate) notes: Vec<String>,
     /// Why the recording ends where it ends, if it was meant to be longer.
     pub(crate) defect: Option<String>,
+    /// By which numbers `--series` chooses this image and the others that are beside it; empty: there is no choice.
+    pub(crate) series: Vec<u64>,
 }
 
 impl Recording {
@@ -85,6 +90,7 @@ impl Recording {
             name: None,
             notes: Vec::new(),
             defect: None,
+            series: Vec::new(),
         }
     }
 

@@ -21,6 +21,7 @@ use super::super::why::cannot;
 use super::ifd::{TiffBytes, TiffHeader};
 use super::planes::RecordingFacts;
 use super::stack::Stack;
+use crate::args::Series;
 use crate::failure::Failure;
 
 const INDEX_MAGIC: u64 = 54_773_648;
@@ -68,7 +69,7 @@ impl MmIndex {
     }
 
     /// The planes of the position `series`, also of the files that go on after this one.
-    pub(crate) fn find(self, stack: Stack, series: Option<u64>) -> Result<RecordingFacts, Failure> {
+    pub(crate) fn find(self, stack: Stack, series: Option<Series>) -> Result<RecordingFacts, Failure> {
         let path = stack.path.clone();
         let mut parts = vec![(stack, self.entries)];
         let mut notes = Vec::new();
@@ -86,7 +87,7 @@ impl MmIndex {
         let positions: BTreeSet<u64> = entries().map(|entry| entry[3]).collect();
         let position = choose_position(&positions, series, &path)?;
         let size = |column: usize| entries().map(|entry| entry[column] + 1).max().unwrap_or(1);
-        let axes = axes(&self.summary, [size(0), size(1), size(2)]);
+        let axes = axes(&self.summary, [size(0), size(1), size(2)], position);
         let there = parts.iter().map(|part| part.0.entries.len() as u64).sum();
         let mut planes = RecordingFacts::room(&axes, there).map_err(|why| cannot("read", &path, why))?;
         for (file, (stack, entries)) in parts.iter().enumerate() {
@@ -105,7 +106,8 @@ impl MmIndex {
         notes.extend(parts.iter().flat_map(|part| part.0.notes()));
         let defect = parts.iter_mut().find_map(|part| part.0.defect.take());
         let files = parts.into_iter().map(|part| part.0.path).collect();
-        Ok(RecordingFacts { axes, files, planes, notes, defect })
+        let series = positions.into_iter().collect();
+        Ok(RecordingFacts { axes, files, planes, notes, defect, series })
     }
 }
 
@@ -118,16 +120,18 @@ fn continuations(path: &Path) -> Vec<PathBuf> {
 }
 
 /// One position of those that there are.
-pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<u64>, path: &Path) -> Result<u64, Failure> {
+pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<Series>, path: &Path) -> Result<u64, Failure> {
     let list: Vec<_> = positions.iter().map(u64::to_string).collect();
+    let first = positions.first().copied().unwrap_or(0);
     match series {
-        Some(series) if positions.contains(&series) => Ok(series),
-        Some(series) => {
+        Some(Series::All(at)) => Ok(positions.iter().nth(at).copied().unwrap_or(first)),
+        Some(Series::Number(series)) if positions.contains(&series) => Ok(series),
+        Some(Series::Number(series)) => {
             Err(Failure::Usage(format!("--series {series}: {} has the positions {}", path.display(), list.join(", "))))
         }
-        None if positions.len() == 1 => Ok(positions.first().copied().unwrap_or(0)),
+        None if positions.len() == 1 => Ok(first),
         None => Err(Failure::Usage(format!(
-            "{} holds {} positions; choose one with --series N: {}",
+            "{} holds {} positions; choose one with --series N, or --series all: {}",
             path.display(),
             positions.len(),
             list.join(", ")
@@ -135,8 +139,8 @@ pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<u64>, pa
     }
 }
 
-/// The axes by the numbers of channels, slices and frames, with what the summary says of them.
-pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3]) -> Axes {
+/// The axes of a position by the numbers of channels, slices and frames, with what the summary says of them.
+pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3], position: u64) -> Axes {
     let is_true = |key: &str| summary[key].as_bool().unwrap_or(true);
     let scales = Scales::of(summary);
     let c = OuterAxis::new("c", channels);
@@ -145,13 +149,25 @@ pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3]) -> Axe
     let inner = if is_true("SlicesFirst") { [z, c] } else { [c, z] };
     let names = summary["ChNames"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<_> = names.iter().filter_map(Value::as_str).map(named_channel).collect();
+    let [x_place, y_place] = stage(summary, position);
     Axes {
+        x_place,
+        y_place,
         outer: [t].into_iter().chain(inner).collect(),
         y_step: scales.pixel,
         x_step: scales.pixel,
         channels: if names.len() as u64 == channels { names } else { Vec::new() },
         ..Axes::default()
     }
+}
+
+/// Where the stage was at a position, along x and y, as a summary of Micro-Manager 2 lists it.
+pub(crate) fn stage(summary: &Value, position: u64) -> [Option<Step>; 2] {
+    let said = &summary["StagePositions"][position as usize];
+    let mut devices = said["DevicePositions"].as_array().into_iter().flatten();
+    let stage = devices.find(|device| device["Device"] == said["DefaultXYStage"]);
+    let along = |axis: usize| Some((stage?["Position_um"][axis].as_f64()?, "micrometer"));
+    [along(0), along(1)]
 }
 
 /// Distances in a summary of Micro-Manager.

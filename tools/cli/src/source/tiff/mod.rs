@@ -30,10 +30,11 @@ use self::planes::{PlaneReader, RecordingFacts};
 use self::stack::Stack;
 pub(crate) use self::values::{to_native, widen};
 use super::axes::Axes;
+use crate::args::Series;
 use crate::failure::Failure;
 
 /// Opens a file, and those that belong to it. `series`: which of several images.
-pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<PlaneReader, Failure> {
+pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<PlaneReader, Failure> {
     let stack = Stack::open(path)?;
     let mut found = if ome_xml::is_ome(&stack.description) {
         ome::find(stack, series)?

@@ -13,13 +13,14 @@ use super::planes::{PlaneReader, PlaneSource, RecordingFacts};
 use super::stack::Stack;
 use shardwright::words::{self, IS, count_that, of_number};
 
+use crate::args::Series;
 use crate::failure::Failure;
 
 /// A document of megabytes describes a million planes; more than this is no document.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// The image of a file whose first page has OME-XML. Where that can't be used, the pages become a movie.
-pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<RecordingFacts, Failure> {
+pub(crate) fn find(stack: Stack, series: Option<Series>) -> Result<RecordingFacts, Failure> {
     let ome = Ome::parse(&stack.description).and_then(|ome| follow(ome, &stack.path));
     let unusable = match ome {
         Ok(ome) if ome.images.is_empty() => "it describes no image".to_owned(),
@@ -32,6 +33,9 @@ pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<RecordingFacts, 
     if let Some(index) = mmstack::MmIndex::of(&stack.path)? {
         return index.find(stack, series);
     }
+    if let Some(Series::All(_)) = series {
+        return Err(cannot("use the OME-XML of", &stack.path, unusable));
+    }
     refuse_series(series, &stack.path)?;
     let planes = stack.full_pages().count() as u64;
     let mut found = in_order(stack, Axes::movie(planes))?;
@@ -40,7 +44,7 @@ pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<RecordingFacts, 
 }
 
 /// Opens a document beside the files that it describes.
-pub(crate) fn open_companion(path: &Path, series: Option<u64>) -> Result<PlaneReader, Failure> {
+pub(crate) fn open_companion(path: &Path, series: Option<Series>) -> Result<PlaneReader, Failure> {
     let xml = read_document(path).map_err(|why| cannot("read", path, why))?;
     if !is_ome(&xml) {
         return Err(cannot("read", path, "it is XML, but no OME-XML"));
@@ -74,6 +78,9 @@ fn read_document(path: &Path) -> Result<String, String> {
 /// An image of several, and how many there are.
 struct Choice<'a> {
     image: &'a OmeImage,
+    /// How many there are, and whether others are read, too.
+    of: u64,
+    are_all_read: bool,
     notes: Vec<String>,
 }
 
@@ -82,7 +89,7 @@ fn choose<'a>(
     ome: &'a Ome,
     stack: Option<&Stack>,
     path: &Path,
-    series: Option<u64>,
+    series: Option<Series>,
 ) -> Result<Result<Choice<'a>, String>, Failure> {
     let count = ome.images.len();
     let list = || {
@@ -91,8 +98,9 @@ fn choose<'a>(
     };
     let mut notes = Vec::new();
     let number = match series {
-        Some(number) if number < count as u64 => number as usize,
-        Some(number) => {
+        Some(Series::All(at)) => at.min(count - 1),
+        Some(Series::Number(number)) if number < count as u64 => number as usize,
+        Some(Series::Number(number)) => {
             let why = format!("--series {number}: {} has {}:{}", path.display(), words::count(count, "image"), list());
             return Err(Failure::Usage(why));
         }
@@ -102,14 +110,22 @@ fn choose<'a>(
             let here = (0..count).filter(|&number| ome.images[number].as_ref().is_ok_and(is_here));
             let here: Vec<_> = here.take(2).collect();
             let [number] = here[..] else {
-                let why = format!("{} holds {count} images; choose one with --series N:{}", path.display(), list());
+                let why = format!(
+                    "{} holds {count} images; choose one with --series N, or --series all:{}",
+                    path.display(),
+                    list()
+                );
                 return Err(Failure::Usage(why));
             };
-            notes.push(format!("this file holds image {number} of {count}; --series N chooses another"));
+            notes.push(format!(
+                "this file holds image {number} of {count}; --series N chooses another, --series all takes them all"
+            ));
             number
         }
     };
-    Ok(ome.images[number].as_ref().map(|image| Choice { image, notes }).map_err(String::clone))
+    let (of, are_all_read) = (count as u64, matches!(series, Some(Series::All(_))));
+    let chosen = ome.images[number].as_ref();
+    Ok(chosen.map(|image| Choice { image, of, are_all_read, notes }).map_err(String::clone))
 }
 
 /// Whether planes of an image are in this very file.
@@ -229,7 +245,10 @@ impl Set {
             notes.push(format!("{outside} {entries} outside its own sizes, and {} not read", of_number(&outside, IS)));
         }
         notes.append(&mut self.notes);
-        Ok(self.conclude(axes, planes, notes))
+        Ok(RecordingFacts {
+            series: (0..choice.of).collect(),
+            ..self.conclude(axes, planes, notes, choice.are_all_read)
+        })
     }
 
     /// Samples of a pixel in the first page that is there.
@@ -259,8 +278,14 @@ impl Set {
         Ok(())
     }
 
-    fn conclude(mut self, axes: Axes, planes: Vec<Option<PlaneSource>>, mut notes: Vec<String>) -> RecordingFacts {
-        if let [stack] = &self.stacks[..] {
+    fn conclude(
+        mut self,
+        axes: Axes,
+        planes: Vec<Option<PlaneSource>>,
+        mut notes: Vec<String>,
+        are_all_read: bool,
+    ) -> RecordingFacts {
+        if let ([stack], false) = (&self.stacks[..], are_all_read) {
             let used: std::collections::HashSet<_> = planes.iter().flatten().map(|plane| plane.number).collect();
             let left = stack.full_pages().filter(|&number| !used.contains(&(number as u32))).count();
             if left > 0 {
@@ -270,7 +295,7 @@ impl Set {
         notes.extend(self.stacks.iter().flat_map(Stack::notes));
         let defect = self.stacks.iter_mut().find_map(|stack| stack.defect.take());
         let files = self.stacks.into_iter().map(|stack| stack.path).collect();
-        RecordingFacts { axes, files, planes, notes, defect }
+        RecordingFacts { axes, files, planes, notes, defect, series: Vec::new() }
     }
 }
 

@@ -6,6 +6,7 @@ use super::super::axes::Axes;
 use super::super::why::cannot;
 use super::planes::RecordingFacts;
 use super::stack::Stack;
+use crate::args::Series;
 use crate::failure::Failure;
 
 /// The pages of a file in their order, as the planes of `axes`. Planes without a page are missing.
@@ -16,7 +17,7 @@ pub(super) fn in_order(mut stack: Stack, axes: Axes) -> Result<RecordingFacts, F
         *plane = Some(stack.plane(0, page)?);
     }
     let (notes, defect) = (stack.notes(), stack.defect.take());
-    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect })
+    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect, series: vec![0] })
 }
 
 /// The planes of a file with one page, which lie one after the other from where the page's pixels begin.
@@ -31,14 +32,14 @@ pub(super) fn behind_first(mut stack: Stack, axes: Axes, wanted: u64) -> Result<
         stack.defect = Some(cannot("read", &stack.path, why).to_string());
     }
     let (notes, defect) = (stack.notes(), stack.defect.take());
-    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect })
+    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect, series: vec![0] })
 }
 
 /// A file with one image has no series to choose from.
-pub(super) fn refuse_series(series: Option<u64>, path: &Path) -> Result<(), Failure> {
+pub(super) fn refuse_series(series: Option<Series>, path: &Path) -> Result<(), Failure> {
     match series {
-        None | Some(0) => Ok(()),
-        Some(series) => {
+        None | Some(Series::Number(0) | Series::All(_)) => Ok(()),
+        Some(Series::Number(series)) => {
             Err(Failure::Usage(format!("--series {series}: {} holds one image, which is --series 0", path.display())))
         }
     }

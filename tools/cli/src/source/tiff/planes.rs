@@ -39,6 +39,8 @@ pub(crate) struct RecordingFacts {
     pub(crate) planes: Vec<Option<PlaneSource>>,
     pub(crate) notes: Vec<String>,
     pub(crate) defect: Option<String>,
+    /// By which numbers `--series` chooses this image and the others that are beside it.
+    pub(crate) series: Vec<u64>,
 }
 
 impl RecordingFacts {
@@ -71,7 +73,7 @@ pub(crate) struct PlaneReader {
 impl PlaneReader {
     /// Checks that all planes agree.
     pub(crate) fn new(found: RecordingFacts) -> Result<Self, Failure> {
-        let RecordingFacts { axes, files, planes, mut notes, defect } = found;
+        let RecordingFacts { axes, files, planes, mut notes, defect, series } = found;
         let first = planes
             .iter()
             .flatten()
@@ -96,6 +98,7 @@ impl PlaneReader {
         let (mut recording, inner) = axes.recording(shape, photometric);
         recording.notes = notes;
         recording.defect = defect;
+        recording.series = series;
         Ok(Self {
             recording,
             files: RecordingFiles { paths: files, open: VecDeque::new() },
@@ -185,6 +188,10 @@ impl FrameSource for PlaneReader {
 
     fn held_bytes(&self) -> u64 {
         self.cache.len() as u64
+    }
+
+    fn close_files(&mut self) {
+        self.files.open.clear();
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn find(mut stack: Stack) -> Result<RecordingFacts, Failure> {
     let step = pixel_size(&stack.description).map(|size| (size, "micrometer"));
     let outer = vec![OuterAxis::new("z", planes.len() as u64)];
     let axes = Axes { outer, y_step: step, x_step: step, ..Axes::default() };
-    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect: stack.defect.take() })
+    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect: stack.defect.take(), series: vec![0] })
 }
 
 /// `MPP = 0.499`: micrometers a pixel.

@@ -1,5 +1,7 @@
 //! What a finished replay says: a table for people, one JSON object for programs.
 
+pub(crate) mod several;
+
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -9,7 +11,11 @@ use serde_json::Value;
 use shardwright::words::{WAS, count, count_that};
 use shardwright::{LevelSummary, Stage, StageLatency, Summary};
 
+use self::several::Several;
 use crate::machine::peak_rss_bytes;
+
+/// Images whose missing frames are named.
+const IMAGES_SHOWN: usize = 12;
 
 /// Everything about one run that is worth a line.
 #[derive(Debug, Clone, Serialize)]
@@ -42,6 +48,9 @@ pub(crate) struct Report {
     pub(crate) notes: Vec<String>,
     pub(crate) interrupted: bool,
     pub(crate) error: Option<Value>,
+    /// Of a run of several images, what it has to say beside the sums of all.
+    #[serde(flatten)]
+    pub(crate) several: Option<Several>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -151,6 +160,7 @@ impl Report {
             notes: run.notes.into_iter().chain(summary.notes.iter().cloned()).chain(partial).collect(),
             interrupted: run.interrupted,
             error: run.error,
+            several: None,
         }
     }
 
@@ -164,7 +174,7 @@ impl Report {
         let mut text = String::new();
         let mut line = |name: &str, value: String| writeln!(text, "{name:<10}{value}").expect("a string takes it");
         line("frames", self.frames_text());
-        line("shape", format!("{} in {}", joined(&self.shape, " x "), count(self.shards, "shard")));
+        line("shape", self.shape_text());
         if !self.levels.is_empty() {
             let bytes = self.levels.iter().map(|level| level.bytes_out).sum();
             let shapes: Vec<_> = self.levels.iter().map(|level| joined(&level.shape, " x ")).collect();
@@ -183,15 +193,36 @@ impl Report {
         if let Some(bytes) = self.peak_rss_bytes {
             line("memory", format!("{} at most", decimal(bytes)));
         }
-        if !self.missing.is_empty() {
-            line("missing", missing_text(&self.missing));
-        }
+        self.several.iter().flat_map(Several::lines).for_each(|(name, value)| line(name, value));
+        self.missing_lines().into_iter().for_each(|missing| line("missing", missing));
         self.notes.iter().for_each(|note| line("note", note.clone()));
         let table = latency_table(&self.stages);
         if !table.is_empty() {
             write!(text, "\n{}\n", table.trim_fmt()).expect("a string takes it");
         }
         text
+    }
+
+    fn shape_text(&self) -> String {
+        let shards = count(self.shards, "shard");
+        match (&self.several, &self.shape[..]) {
+            (None, shape) => format!("{} in {shards}", joined(shape, " x ")),
+            (Some(_), []) => format!("not the same of all images, in {shards}"),
+            (Some(_), shape) => format!("{} each, in {shards}", joined(shape, " x ")),
+        }
+    }
+
+    /// Of several images one for each that lacks frames.
+    fn missing_lines(&self) -> Vec<String> {
+        let Some(Several { images, .. }) = &self.several else {
+            let missing = (!self.missing.is_empty()).then(|| missing_text(&self.missing));
+            return missing.into_iter().collect();
+        };
+        let lacking = || images.iter().filter(|image| !image.missing.is_empty());
+        let lines =
+            lacking().take(IMAGES_SHOWN).map(|image| format!("{} {}", image.path, missing_text(&image.missing)));
+        let more = lacking().count().saturating_sub(IMAGES_SHOWN);
+        lines.chain((more > 0).then(|| format!("and of {}", count(more, "more image")))).collect()
     }
 
     fn frames_text(&self) -> String {
@@ -206,7 +237,7 @@ impl Report {
     }
 }
 
-fn quotient(dividend: f64, divisor: f64) -> f64 {
+pub(crate) fn quotient(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
 
@@ -334,6 +365,7 @@ mod tests {
             notes: vec!["a note".into()],
             interrupted: false,
             error: None,
+            several: None,
         }
     }
 
