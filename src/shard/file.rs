@@ -137,7 +137,9 @@ impl Shard {
     #[allow(unsafe_code)]
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(at + bytes.len() as u64 <= self.plan.shard.reserve_bytes);
-        match self.map() {
+        // A copy waits for each page of a map, and a write for none. Where there are checksums, chunks that are
+        // compressed come here though the shard is mapped.
+        match self.map().filter(|_| self.checksums.is_none()) {
             // SAFETY: callers write where `place` put a chunk, which gave the range to them alone: a slot in fixed
             // placement, of which each has one claim; else what the tail was moved on by. All ranges together fit the
             // reserved length, because each is at most a slot long and each chunk is claimed once; `create` saw that
