@@ -15,8 +15,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::identity::Identity;
+use super::publish::sync_folder_of;
 #[cfg(feature = "offline")]
-use super::publish::{publish, publish_new, sync_folder_of};
+use super::publish::{publish, publish_new};
 use super::system::{self, has_no_locks, open_folder, open_unfollowed, rename_new, try_lock};
 use crate::error::{Error, Result};
 
