@@ -247,7 +247,7 @@ const CALLS: [(&str, &str); 2] = [
 ];
 
 /// The options that set fields of the library's configuration.
-const OPTIONS: [(&str, &str); 50] = [
+const OPTIONS: [(&str, &str); 51] = [
     ("dims.chunk", "--chunk"),
     ("dims.shard", "--shard"),
     ("dims.size", "--shape"),
@@ -258,6 +258,7 @@ const OPTIONS: [(&str, &str); 50] = [
     ("dialect", "--dialect"),
     ("codec", "--codec"),
     ("key", "--key"),
+    ("bare", "--bare"),
     ("volume.key", "--scale-key"),
     ("volume.hash", "--hash"),
     ("volume.preshift_bits", "--preshift-bits"),
@@ -320,7 +321,7 @@ mod tests {
     }
 
     /// Fields that only programs set.
-    const WITHOUT_OPTION: [&str; 31] = [
+    const WITHOUT_OPTION: [&str; 32] = [
         "acquisition_order",
         "attribute",
         "channels",
@@ -348,6 +349,7 @@ mod tests {
         "range",
         "record_fields",
         "record_fields.name",
+        "record_roi",
         "ring_mark",
         "samples",
         "store",

@@ -121,7 +121,8 @@ fn a_plain_stack_is_a_movie() {
     let path = folder.path().join("plain.tif");
     write_u16(&path, &PLAIN);
     let source = open(&path, None).unwrap();
-    assert_eq!(source.recording(), &Recording::movie(Dtype::U16, Some(4), HEIGHT.into(), WIDTH.into()));
+    let movie = Recording::movie(Dtype::U16, Some(4), HEIGHT.into(), WIDTH.into());
+    assert_eq!(source.recording(), &Recording { series: vec![0], ..movie });
 }
 
 #[test]
