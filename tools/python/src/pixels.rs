@@ -197,7 +197,7 @@ fn name(py: Python<'_>, format: &str) -> String {
 /// The rows and columns of parts of frames.
 fn part_shape(py: Python<'_>, shape: &[usize]) -> PyResult<[usize; 2]> {
     match shape {
-        [.., rows @ 1.., columns @ 1..] => Ok([*rows, *columns]),
+        [.., rows, columns] if *rows > 0 && *columns > 0 => Ok([*rows, *columns]),
         _ => {
             let text = format!("an array of shape {shape:?} has no rows and columns, which a part of a frame has");
             Err(frame_error(py, text))
