@@ -138,10 +138,11 @@ def test_a_limit_on_file_sizes_is_an_error_like_others(command, tmp_path):
 
 # A writer that is killed, and a copy of what it leaves that is recovered where there is room.
 KILLED = """
-    "$SHARDWRIGHT" replay synthetic "$DISK/$NAME" --camera 256x256xu16@400 --rate 400 --frames 4000 --codec none \\
+    "$SHARDWRIGHT" replay synthetic "$DISK/$NAME" --camera 256x256xu16@100 --rate 100 --frames 4000 --codec none \\
         --shard 16,256,256 --chunk 1,256,256 --unbounded --storage $STORAGE --checkpoint-every 0.05 -q &
     writer=$!
-    until test 0$(du -k "$DISK/$NAME" 2>/dev/null | tail -n 1 | cut -f1) -gt 10000; do sleep 0.02; done
+    # An archive has room before it has frames.
+    until "$SHARDWRIGHT" info --json "$DISK/$NAME" 2>/dev/null | grep -qE '"shape":.[0-9]{2,},256'; do sleep 0.02; done
     kill -KILL $writer
     wait $writer || true
     cp -r --sparse=always "$DISK/$NAME" "$PLACE/$NAME"
