@@ -45,20 +45,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{name}, {method}: {:.2} GB/s of level 0 (median of {turns})", rates[turns / 2]);
         }
     }
-    for (name, compressor) in compressors {
-        live(&place, name, compressor, (side, frames, turns))?;
+    let camera: Vec<_> = (0..4).map(|_| camera::frame(side as usize, 2)).collect();
+    let slope: Vec<_> = (0..4).map(|seed| picture(side, seed)).collect();
+    for (kind, pictures) in [("a camera's frames", camera), ("noise over a slope", slope)] {
+        for (name, compressor) in compressors {
+            live(&place, &format!("{name}, {kind}"), compressor, &pictures, (side, frames, turns))?;
+        }
     }
     Ok(())
 }
 
-/// The same frames of a camera without levels, with those of two dimensions, and with those of three, in turns.
+/// The same frames without levels, with those of two dimensions, and with those of three, in turns.
 fn live(
     place: &Path,
     name: &str,
     compressor: Compressor,
+    pictures: &[Vec<u8>],
     (side, frames, turns): (u64, u64, usize),
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let pictures: Vec<Vec<u8>> = (0..4).map(|_| camera::frame(side as usize, 2)).collect();
     let flat = Downsampling::default();
     let deep = Downsampling { depth: Depth::Always, ..flat.clone() };
     let kinds = [("no levels", None), ("y and x", Some(flat)), ("z, y and x", Some(deep))];
