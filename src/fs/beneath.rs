@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::links::BEHIND_A_LINK;
+use super::system::past_leases;
 use crate::error::{Error, Result};
 
 /// The folder, held open.
@@ -34,8 +35,10 @@ impl OpenRoot {
     pub(crate) fn open_file(&self, path: &Path) -> Result<File> {
         let (folder, name) = self.parent(path, false)?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(folder.as_ref().unwrap_or(&self.folder), name, flags, Mode::empty());
-        let file = File::from(file.map_err(|error| refused("open", path, error))?);
+        let folder = folder.as_ref().unwrap_or(&self.folder);
+        let file = past_leases(|| Ok(openat(folder, name, flags, Mode::empty())?));
+        let errno = |error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let file = File::from(file.map_err(|error| refused("open", path, errno(error)))?);
         let is_file = file.metadata().map_err(|error| Error::io("look at", path, error))?.is_file();
         if is_file { Ok(file) } else { Err(Error::format(path, "is not a regular file")) }
     }

@@ -36,8 +36,9 @@ fn take(file: &File) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::system::join_descriptors;
+    use super::super::system::{join_descriptors, open_unfollowed};
     use super::*;
+    use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
@@ -50,13 +51,25 @@ mod tests {
         join_descriptors(&other, &file);
         let changed = AtomicBool::new(false);
         thread::scope(|scope| {
-            let reader = unseen(&file, || {
-                let reader = scope.spawn(|| File::open(&path).map(|_| changed.load(Ordering::SeqCst)));
+            let readers = unseen(&file, || {
+                let (path, changed) = (&path, &changed);
+                // The second must not wait for the other end of a pipe.
+                let readers = [false, true].map(|refuses_pipes| {
+                    scope.spawn(move || {
+                        let file = match refuses_pipes {
+                            false => File::open(path)?,
+                            true => open_unfollowed(File::options().read(true), path)?,
+                        };
+                        io::Result::Ok((file, changed.load(Ordering::SeqCst)))
+                    })
+                });
                 thread::sleep(Duration::from_millis(50));
                 changed.store(true, Ordering::SeqCst);
-                reader
+                readers
             });
-            assert!(reader.join().unwrap().unwrap(), "it saw the file before the change");
+            for reader in readers {
+                assert!(reader.join().unwrap().unwrap().1, "it saw the file before the change");
+            }
         });
         // A reader that stays is not waited for.
         let reader = File::open(&path).unwrap();

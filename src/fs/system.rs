@@ -9,6 +9,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, CWD, FallocateFlags, FlockOperation, OFlags, RenameFlags, SeekFrom};
 use rustix::fs::{fallocate, flock, renameat_with};
@@ -321,7 +323,25 @@ pub(crate) fn open_folder(path: &Path) -> io::Result<File> {
 
 /// Opens what must be a regular file; a link there is an error, and a pipe is not waited for.
 pub(crate) fn open_unfollowed(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()).open(path)
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    past_leases(|| options.open(path))
+}
+
+/// How long who opens a file waits for another's lease on it. Our own last for a change of its end.
+const LEASE_WAIT: Duration = Duration::from_secs(5);
+
+/// Opens a file without waiting for the other end of a pipe, which is also how the kernel answers at once, with
+/// `EAGAIN`, where another has a lease on a file (open(2)). That is waited for.
+pub(crate) fn past_leases<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let since = Instant::now();
+    loop {
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && since.elapsed() < LEASE_WAIT => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// A path that leads to an open file, whatever its name is by now. A container may lack it.
