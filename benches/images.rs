@@ -159,8 +159,8 @@ fn pixels(side: u64) -> Vec<u8> {
 fn cameras(time: Duration, place: &Path) -> Result<(), Failure> {
     let pixels = [pixels(1024), pixels(256)];
     let mut pairs = 0;
-    let start = Instant::now();
     let both = Cameras::create(place, RingFull::Block { timeout: None })?;
+    let start = Instant::now();
     while start.elapsed() < time.min(SUSTAINED) {
         both.bring(&pixels, pairs)?;
         pairs += 1;
