@@ -28,6 +28,7 @@ mod failing_storage;
 mod fault_books;
 mod fill_values;
 mod floors;
+mod given_back;
 mod golden;
 mod header;
 mod hostile;
