@@ -6,6 +6,7 @@ mod common;
 mod archives;
 mod auto;
 mod bare;
+mod begun;
 mod c_interface;
 mod callback_endings;
 mod callbacks;
