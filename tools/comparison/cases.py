@@ -19,6 +19,7 @@ class Case:
     dtype: str = "u16"
     source: str = "camera"  # camera, or the path of a recording.
     frames_of: dict = field(default_factory=dict)  # Fewer frames for a slow writer.
+    levels: int = 0  # Of a pyramid beside level 0: each half as many rows and columns, made of means.
 
     @property
     def element_bytes(self):
@@ -35,6 +36,21 @@ class Case:
     @property
     def frame_bytes(self):
         return self.frame[0] * self.frame[1] * self.element_bytes
+
+    def bytes_of(self, frames):
+        """Of the pixels of so many frames, those of the levels that are made of them included."""
+        return sum(frames * level.frame_bytes for level in self.with_levels())
+
+    def with_levels(self):
+        """The case, and what it says of the array of each level beside level 0."""
+        arrays = [replace(self, levels=0)]
+        for _ in range(self.levels):
+            frame = tuple(-(-size // 2) for size in arrays[-1].frame)
+            chunk = (self.chunk[0], *map(min, self.chunk[1:], frame))
+            chunks = [-(-size // part) * part for size, part in zip(frame, chunk[1:])]
+            shard = (self.shard[0], *map(min, self.shard[1:], chunks))
+            arrays.append(replace(arrays[-1], frame=frame, chunk=chunk, shard=shard))
+        return arrays
 
     @property
     def pool_bytes(self):
@@ -84,7 +100,12 @@ def camera_cases(quick):
         for form, chunk in chunks.items()
         for codec in CODECS
     ]
-    return [*cases, replace(roi, name="small ROI, blosc-lz4", codec="blosc-lz4")]
+    cases.append(replace(roi, name="small ROI, blosc-lz4", codec="blosc-lz4"))
+    # As many levels as acquire-zarr makes of these: one for each time that rows and columns of chunks can be halved.
+    flat = replace(camera, chunk=chunks["2-D chunks"], levels=2)
+    return cases + [
+        replace(flat, name=f"2-D chunks, mean pyramid, {codec}", codec=codec) for codec in ("none", "blosc-lz4")
+    ]
 
 
 def recording_cases(name, path, frames, frame, dtype, quick):

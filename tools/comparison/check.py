@@ -19,10 +19,16 @@ from rivals import blosc
 SAMPLES = 4
 
 
-def array_folder(path):
-    """The array itself, or the finest level of an OME-Zarr image."""
+def array_folders(path, levels):
+    """The array itself, or the levels of an OME-Zarr image, the finest first."""
     node = json.loads((path / "zarr.json").read_text())
-    return path if node["node_type"] == "array" else path / "0"
+    if node["node_type"] == "array" and levels == 0:
+        return [path]
+    (image,) = node["attributes"]["ome"]["multiscales"]
+    found = [dataset["path"] for dataset in image["datasets"]]
+    if len(found) != 1 + levels:
+        raise ValueError(f"the image has {len(found) - 1} levels beside level 0, but the case says {levels}")
+    return [path / name for name in found]
 
 
 def check_layout(node, case, frames):
@@ -74,20 +80,27 @@ def stored_bytes(path):
     return 512 * sum(file.st_blocks for file in files), sum(file.st_size for file in files)
 
 
-def main(task):
-    case, frames = Case.told(task["case"]), task["frames"]
-    path = array_folder(Path(task["path"]))
-    check_layout(json.loads((path / "zarr.json").read_text()), case, frames)
-    pool = frames_file.load(task["pool"], case)
+def compare(path, pool, ranges, what):
     array = ts.open({"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}).result()
-    ranges = blocks(case, frames, task["full"], task["seed"])
     for start, stop in ranges:
         found = array[start:stop].read().result()
         expected = np.take(pool, range(start, stop), axis=0, mode="wrap")
         if not np.array_equal(found, expected):
             wrong = start + int(np.argmax((found != expected).any(axis=(1, 2))))
-            raise ValueError(f"frame {wrong} is not what was given")
-    on_disk, apparent = stored_bytes(path)
+            raise ValueError(f"frame {wrong}{what} is not what was given")
+
+
+def main(task):
+    case, frames, path = Case.told(task["case"]), task["frames"], Path(task["path"])
+    ranges = blocks(case, frames, task["full"], task["seed"])
+    pool = frames_file.load(task["pool"], case)
+    folders = array_folders(path, case.levels)
+    for number, (folder, level) in enumerate(zip(folders, case.with_levels())):
+        if number > 0:
+            pool = frames_file.halved(pool, task["halves_up"])
+        check_layout(json.loads((folder / "zarr.json").read_text()), level, frames)
+        compare(folder, pool, ranges, f" of level {number}" if case.levels else "")
+    on_disk, apparent = map(sum, zip(*map(stored_bytes, folders)))
     return {
         "frames_compared": sum(stop - start for start, stop in ranges),
         "full": task["full"],

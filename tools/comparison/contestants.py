@@ -8,7 +8,7 @@ from pathlib import Path
 
 import conditions
 import programs
-from rivals import RIVALS
+from rivals import MAKE_LEVELS, RIVALS
 
 OURS = "shardwright"
 COPYING = f"{OURS}, copying"
@@ -36,6 +36,9 @@ class Contestant:
     def writer(self):
         """The name of the writer, however it is run."""
         return self.name.removesuffix(WARMED) if self.warm else self.name
+
+    def takes_part(self, case):
+        return self.ours or not case.levels or self.writer in MAKE_LEVELS
 
     def frames_to_tune(self, case):
         """A shard or two tell which settings are better; of small frames, some layers of chunks."""
@@ -75,11 +78,14 @@ class Stage:
             write = self._ours if contestant.ours else self._rival
             result = write(contestant, variant, case, pool, output, frames)
             task = {"case": case.words(), "pool": str(pool), "path": str(output), "frames": frames}
-            found = programs.python("check.py", {**task, "full": full, "seed": seed}, self.deadline_seconds)
+            # How means of integers are rounded: this project to the nearest, acquire-zarr down.
+            task.update(full=full, seed=seed, halves_up=contestant.ours)
+            found = programs.python("check.py", task, self.deadline_seconds)
         finally:
             shutil.rmtree(output, ignore_errors=True)
         raw = frames * case.frame_bytes
-        return {**result, "frames": frames, "bytes": raw, "rate": raw / result["seconds"], "check": found}
+        rate = raw / result["seconds"]
+        return {**result, "frames": frames, "bytes": case.bytes_of(frames), "rate": rate, "check": found}
 
     def _rival(self, contestant, variant, case, pool, output, frames):
         before, variables = warm_up(case, frames), KEEPS_MEMORY if contestant.warm else None
@@ -106,6 +112,7 @@ class Stage:
         loaded = 0 if in_ring else case.pool_bytes
         layout = ["--chunk", _commas(case.chunk), "--shard", _commas(case.shard), "--codec", case.codec]
         level = [] if case.codec == "none" else ["--level", 1, "--shuffle", "bit"]
+        pyramid = ["--pyramid", "mean", "--levels", case.levels] if case.levels else []
         # acquire-zarr has no checksum of chunks, so nobody writes one.
         shape = ["--shape", _commas((case.pool, *case.frame)), "--dtype", case.dtype]
         report = programs.run(
@@ -121,7 +128,7 @@ class Stage:
                     "--rate",
                     "max",
                 ],
-                *["--memory", RING_BYTES + loaded, *layout, *level, "--no-checksum"],
+                *["--memory", RING_BYTES + loaded, *layout, *level, *pyramid, "--no-checksum"],
                 *["--storage", variant["storage"], "--json", "--quiet", "--wait"],
             ],
             self.deadline_seconds,
@@ -144,7 +151,7 @@ class Stage:
             [
                 *[self.bounds, "--frames", pool, "--shape", _commas((case.pool, *case.frame))],
                 *["--chunk", _commas(case.chunk), "--element-bytes", case.element_bytes],
-                *["--codec", case.codec, "--pixel-bytes", case.frames * case.frame_bytes],
+                *["--codec", case.codec, "--pixel-bytes", case.bytes_of(case.frames)],
                 *["--folder", folder, "--bytes", storage_bytes],
                 *["--threads", len(os.sched_getaffinity(0))],
             ],
@@ -157,7 +164,7 @@ def warm_up(case, frames):
     free, and gives it again page by page when it is used, which can take longer than the run."""
 
     def touch():
-        size = min(frames * case.frame_bytes, int(WARM_SHARE_MAX * conditions.memory_available()))
+        size = min(case.bytes_of(frames), int(WARM_SHARE_MAX * conditions.memory_available()))
         with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             memory[:: mmap.PAGESIZE] = bytes(len(range(0, size, mmap.PAGESIZE)))
 

@@ -20,6 +20,17 @@ def load(path, case):
     return np.fromfile(path, case.numpy_dtype).reshape(case.pool, *case.frame)
 
 
+def halved(frames, halves_up):
+    """A level of a pyramid: of two rows and two columns becomes one, by the mean of the pixels that are there."""
+    rows, columns = frames.shape[1:]
+    smaller = np.empty((len(frames), -(-rows // 2), -(-columns // 2)), frames.dtype)
+    for number, frame in enumerate(frames):
+        whole = np.pad(frame.astype("u4"), ((0, rows % 2), (0, columns % 2)), "edge")
+        sums = whole[::2, ::2] + whole[::2, 1::2] + whole[1::2, ::2] + whole[1::2, 1::2]
+        smaller[number] = (sums + 2 * halves_up) // 4
+    return smaller
+
+
 def prepare(case, folder, shardwright):
     """The path of the case's frames; makes them if they are not there."""
     key = hashlib.sha256(json.dumps([*case.pool_key, SEED, _version(case.source)]).encode()).hexdigest()[:12]

@@ -111,6 +111,8 @@ def _section(verdict):
             f'<p class="note">Bounds in GB/s of pixels: {escape(limits)}; a copy of every frame: {copies}. '
             f"Bare, gather, encode and long writes at once: {escape(bare)}.</p>"
         )
+    if verdict["left_out"]:
+        parts.append(f'<p class="note">{escape(table.left_out(verdict))}</p>')
     chosen = "; ".join(f"{row['name']}: {_settings(row)}" for row in verdict["rows"] if row["rounds"])
     parts.append(f'<p class="note">Settings: {escape(chosen)}.</p>')
     for row in verdict["rows"]:

@@ -61,6 +61,9 @@ class AcquireZarr:
             case.codec
         )
         array = az.ArraySettings(dimensions=dimensions, data_type=getattr(az.DataType, case.zarr_dtype.upper()))
+        if case.levels:
+            # It halves rows and columns, but not a dimension of time, as often as chunks allow and this says.
+            array.downsampling_method, array.max_levels = az.DownsamplingMethod.MEAN, case.levels
         if codec is not None:
             array.compression = az.CompressionSettings(compressor=az.Compressor.BLOSC1, codec=codec, level=1, shuffle=2)
         self.stream = az.ZarrStream(az.StreamSettings(arrays=[array], store_path=str(path), **variant))
@@ -229,6 +232,8 @@ class Chucky:
 
 RIVALS = {rival.name: rival for rival in (AcquireZarr, Tensorstore, ZarrPython, Chucky)}
 assert options.RIVALS == tuple(RIVALS), "the command line offers the rivals that there are"
+# While frames come. chucky does, too, but chucky.c asks for level 0 alone.
+MAKE_LEVELS = (AcquireZarr.name,)
 
 
 def fsync_tree(path):

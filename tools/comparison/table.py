@@ -17,9 +17,10 @@ def by(numbers):
 
 
 def describe(case):
+    levels = case["levels"]
     return (
         f"{case['frames']} frames of {by(case['frame'])} {case['dtype']}, chunks {by(case['chunk'])}, "
-        f"shards {by(case['shard'])}, {case['codec']}"
+        f"shards {by(case['shard'])}, {case['codec']}{f', {levels} levels of means beside' if levels else ''}"
     )
 
 
@@ -63,6 +64,10 @@ def cells(row, verdict):
     ]
 
 
+def left_out(verdict):
+    return f"Left out, as they make no levels here: {', '.join(verdict['left_out'])}."
+
+
 def copies(bound):
     """What a copy of frames could do at best: no bound for who copies none."""
     return f"{rate(bound['copy']['one'])} GB/s on one core, {rate(bound['copy']['all'])} on all"
@@ -84,6 +89,8 @@ def text(verdict):
         lines.append(f"  one copy of every frame would run at {copies(bound)}")
         ways = ", ".join(f"{way} {rate(value)}" for way, value in bound["together"].items())
         lines.append(f"  bare, gather, encode and long writes at once: {ways} GB/s")
+    if verdict["left_out"]:
+        lines.append(f"  {left_out(verdict)}")
     for row in verdict["rows"]:
         lines += [f"  FAILED: {row['name']}: {failure}" for failure in row["failures"]]
     return "\n".join(lines)

@@ -11,11 +11,12 @@ def spread(values):
 
 
 def judge(records, case, place, contestants):
-    """Everything that is to be shown about one case in one place."""
+    """Everything that is to be shown about one case in one place, of those who take part in it."""
     key = {"case": case.key, "place": place.key}
     bound = _bound(records.good(kind="bound", **key), case)
     rows, rates = [], {}
-    for contestant in contestants:
+    left_out = [one.name for one in contestants if not one.takes_part(case) and not one.warm]
+    for contestant in (one for one in contestants if one.takes_part(case)):
         runs = records.good(kind="run", contestant=contestant.name, **key)
         done = {run["round"] for run in runs}
         failed = records.of(kind="run", ok=False, contestant=contestant.name, **key)
@@ -30,7 +31,7 @@ def judge(records, case, place, contestants):
         if row["rounds"] and bound:
             row["share_of_bound"] = row["rate"]["median"] / bound["rate"]
             row["share_of_together"] = row["rate"]["median"] / max(bound["together"].values())
-    verdict = {"case": case.words(), "place": place.name, "rows": rows, "bound": bound}
+    verdict = {"case": case.words(), "place": place.name, "rows": rows, "bound": bound, "left_out": left_out}
     return {**verdict, **_compare(case, place, rows, rates)}
 
 
@@ -56,9 +57,10 @@ def _row(contestant, case, runs, failures):
 
 def _bound(runs, case):
     """The slowest thing that no writer can go without: gather and encode on all cores, and the fastest way to put the
-    encoded bytes into a file, sync included. Beside it, both at once."""
+    encoded bytes into a file, sync included, of all levels. Beside it, both at once. In pixels of frames a second."""
     if not runs:
         return None
+    frames_share = case.frame_bytes / case.bytes_of(1)
     found = [run["found"] for run in runs]
     middle = lambda pick: median([pick(one) for one in found])
     ratio = middle(lambda one: one["codec_ratio"])
@@ -67,14 +69,14 @@ def _bound(runs, case):
     best_way = max(storage, key=storage.get)
     codec_name = "gather on all cores" if case.codec == "none" else "codec on all cores"
     limits = {
-        codec_name: middle(lambda one: one["codec"]["all"]),
-        f"storage, {best_way}": storage[best_way] * ratio,
+        codec_name: middle(lambda one: one["codec"]["all"]) * frames_share,
+        f"storage, {best_way}": storage[best_way] * ratio * frames_share,
     }
     name = min(limits, key=limits.get)
     return {
         "rate": limits[name],
         "name": name,
-        "together": {way: middle(lambda one: one["together"][way]) for way in ways("together")},
+        "together": {way: middle(lambda one: one["together"][way]) * frames_share for way in ways("together")},
         "limits": limits,
         "codec_ratio": ratio,
         "copy": {cores: middle(lambda one: one["copy"][cores]) for cores in ("one", "all")},
