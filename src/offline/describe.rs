@@ -164,7 +164,7 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let mut found: Vec<(&str, &Array)> =
         nodes.iter().filter_map(|node| Some((node.name.as_str(), node.array()?))).collect();
     // Scales are in the order of their document; that of their keys means nothing.
-    found.sort_by_key(|&(name, array)| if array.layout().volume().is_some() { "" } else { name });
+    found.sort_by_key(|&(name, array)| if array.layout().rules().names_resolutions { "" } else { name });
     let arrays = found.par_iter().map(|(name, array)| describe_array(name, array));
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     for (name, note) in levels::notes(&nodes)? {

@@ -53,7 +53,7 @@ impl Array {
     pub(super) fn note_of_resolution(&self) -> Option<&'static str> {
         let note =
             "has no \"resolution\" of three numbers above 0, so its volume does not say how far apart pixels are";
-        self.layout().volume().is_some_and(|volume| volume.resolution.is_none()).then_some(note)
+        self.layout().lacks_resolution().then_some(note)
     }
 
     /// Refuses an array whose frames are not all there yet, or can't be told from those that never came.
