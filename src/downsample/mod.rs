@@ -15,8 +15,9 @@
 //! | median of integers | the mean of the middle two, rounded up | `np.floor(np.median(x, -1) + 0.5)` |
 //! | median of floats | the mean of the middle two; a NaN if there is one | `np.median(x, -1)` |
 //!
-//! Integers never overflow: their means are exact before they are rounded (NumPy's have 53 bits). Sums of `f64` past
-//! the largest number are infinite. To the mode, all NaNs are one value, larger than all others.
+//! Integers never overflow: their means are exact before they are rounded (NumPy's have 53 bits). Nor do floats: where
+//! a sum would pass the largest number, its terms are divided first. To the mode, all NaNs are one value, larger than
+//! all others.
 //!
 //! Zeros of either sign are equal: which of them comes out is not specified. NaNs come out as NaNs, with any payload.
 //!

@@ -103,6 +103,28 @@ macro_rules! wide {
     )+ };
 }
 
+/// Floating point numbers, whose sums are `f64`.
+trait Float: Sized {
+    /// The mean of some, or, where their sum is not finite, that of `parts`: a sum may pass the largest number, and
+    /// that of parts can't. Parts alone would not do: the smallest numbers have none.
+    fn finite(mean: f64, parts: impl FnOnce() -> f64) -> Self;
+}
+
+impl Float for f32 {
+    #[inline(always)]
+    fn finite(mean: f64, _: impl FnOnce() -> f64) -> Self {
+        // No sum of eight of them is too large.
+        mean as Self
+    }
+}
+
+impl Float for f64 {
+    #[inline(always)]
+    fn finite(mean: f64, parts: impl FnOnce() -> f64) -> Self {
+        if mean.is_finite() { mean } else { parts() }
+    }
+}
+
 macro_rules! float {
     ($($type:ident $bytes:literal $pair:literal $bits:ident $word:ident),+) => { $(
         impl Pixel for $type {
@@ -110,20 +132,22 @@ macro_rules! float {
 
             #[inline(always)]
             fn mean(planes: &[[Self; 4]]) -> Self {
-                let sum = |plane: &[Self; 4]| {
-                    let [a, b, c, d] = plane.map(f64::from);
+                let sum = |plane: &[Self; 4], part: f64| {
+                    let [a, b, c, d] = plane.map(|pixel| f64::from(pixel) * part);
                     (a + b) + (c + d)
                 };
-                let mean = match planes {
-                    [first, second] => (sum(first) + sum(second)) * 0.125,
-                    _ => sum(&planes[0]) * 0.25,
+                let mean = |part: f64, rest: f64| match planes {
+                    [first, second] => (sum(first, part) + sum(second, part)) * rest,
+                    _ => sum(&planes[0], part) * rest,
                 };
-                mean as Self
+                let part = 0.25 / planes.len() as f64;
+                Self::finite(mean(1.0, part), || mean(part, 1.0))
             }
 
             #[inline(always)]
             fn middle(self, other: Self) -> Self {
-                ((f64::from(self) + f64::from(other)) * 0.5) as Self
+                let (first, second) = (f64::from(self), f64::from(other));
+                Self::finite((first + second) * 0.5, || first * 0.5 + second * 0.5)
             }
 
             #[inline(always)]

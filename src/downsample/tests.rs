@@ -83,7 +83,9 @@ macro_rules! floats {
                     1 => Self::INFINITY,
                     2 => Self::NEG_INFINITY,
                     3 => -0.0,
-                    4..12 => ((random >> 8) % 4) as Self,
+                    4 => Self::MAX,
+                    5 => Self::MIN / 1.5,
+                    6..12 => ((random >> 8) % 4) as Self,
                     _ => (random as i64 >> 8) as Self / 1e9,
                 }
             }
@@ -93,9 +95,11 @@ macro_rules! floats {
             }
 
             fn mean(rows: &[Vec<Self>]) -> Self {
-                let sums = rows.iter().map(|row| row.iter().map(|value| f64::from(*value)).sum::<f64>());
+                // Divided first, no sum is too large. There are 1, 2, 4 or 8, so that nothing is rounded by that.
+                let n = rows.concat().len() as f64;
+                let sums = rows.iter().map(|row| row.iter().map(|value| f64::from(*value) / n).sum::<f64>());
                 let planes: Vec<f64> = sums.collect::<Vec<_>>().chunks(2).map(|plane| plane.iter().sum()).collect();
-                (planes.iter().sum::<f64>() / rows.concat().len() as f64) as Self
+                planes.iter().sum::<f64>() as Self
             }
 
             bytes!($type);

@@ -223,12 +223,13 @@ pub(crate) fn bytes(big_endian: bool, number_bytes: usize) -> Value {
 
 /// `blosc(cname=lz4, clevel=1, shuffle=bitshuffle)`.
 pub(crate) fn describe(codec: &Value) -> String {
-    let Some((name, configuration)) = named(codec) else { return codec.to_string() };
+    let Some((name, configuration)) = named(codec) else { return render_line(codec) };
     let settings: Vec<_> = configuration
         .into_iter()
         .flatten()
         .map(|(key, value)| match value {
-            Value::String(text) => format!("{key}={text}"),
+            // Those that begin so are numbers: see `json`.
+            Value::String(text) if !text.starts_with('\0') => format!("{key}={text}"),
             Value::Array(codecs) if key.ends_with("codecs") => {
                 format!("{key}=[{}]", codecs.iter().map(describe).collect::<Vec<_>>().join(", "))
             }

@@ -7,6 +7,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::json::render_line;
+
 /// The document in which a group of Zarr v2 has it.
 pub(crate) const OF_ZARR2: &str = ".zmetadata";
 const FIELD: &str = "consolidated_metadata";
@@ -86,8 +88,8 @@ impl ConsolidatedMetadata {
     pub(crate) fn fault(&self) -> Option<String> {
         let (kind, format) = (&self.said["kind"], &self.said[FORMAT]);
         match self.is_zarr2 {
-            true => (*format != 1).then(|| format!("have the `{FORMAT}` {format}, not 1")),
-            false => (*kind != "inline").then(|| format!("are of the kind {kind}, not \"inline\"")),
+            true => (*format != 1).then(|| format!("have the `{FORMAT}` {}, not 1", render_line(format))),
+            false => (*kind != "inline").then(|| format!("are of the kind {}, not \"inline\"", render_line(kind))),
         }
     }
 }

@@ -161,6 +161,12 @@ impl Layout {
         self.volume().is_some_and(Volume::packs_files)
     }
 
+    /// Whether the format wants to know how far apart pixels are, and the document does not say it.
+    #[cfg(feature = "offline")]
+    pub(crate) fn lacks_resolution(&self) -> bool {
+        self.volume().is_some_and(|volume| volume.resolution.is_none())
+    }
+
     /// How many shards chunks are dealt out to that are no boxes.
     pub(crate) fn dealt_shards(&self) -> u64 {
         let shards = self.volume().and_then(Volume::shards);

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::document::unlike;
 use super::level_frames::LevelFrames;
 use super::ngff;
 use super::rules::Rules;
@@ -120,7 +121,7 @@ impl Provenance {
     pub(crate) fn parse(path: &Path, attributes: &Value) -> Result<Option<Self>> {
         let Some(own) = own(attributes).filter(|_| is_of_writer(attributes)) else { return Ok(None) };
         let wrong = |reason: String| Error::format(path, format!("attribute {ATTRIBUTE}: {reason}"));
-        let own: Literally = Literally::deserialize(own).map_err(|error| wrong(error.to_string()))?;
+        let own: Literally = Literally::deserialize(own).map_err(|error| wrong(unlike(&error).to_string()))?;
         let writer = uuid(&own.writer).ok_or_else(|| wrong(format!("writer {:?} is no UUID", own.writer)))?;
         if let Some(range) = own.missing.iter().find(|range| range[0] >= range[1]) {
             return Err(wrong(format!("missing names {range:?}; expected ranges that go up")));

@@ -65,7 +65,7 @@ pub(crate) fn parse(path: &Path, document: &Value, attributes: Value) -> Result<
 }
 
 fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
-    let said = Zarr2Said::deserialize(document).map_err(|error| error.to_string())?;
+    let said = Zarr2Said::deserialize(document).map_err(|error| unlike(&error))?;
     check_attributes(Some(&attributes))?;
     let layout = layout(document, &attributes)?;
     if said.zarr_format != 2 {

@@ -80,7 +80,7 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
 
 fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     check_attributes(document.get("attributes"))?;
-    let said = Zarr3Said::deserialize(document).map_err(|error| error.to_string())?;
+    let said = Zarr3Said::deserialize(document).map_err(|error| unlike(&error))?;
     only_known_fields(&said)?;
     let manifest = manifest(&said.storage_transformers)?;
     let dtype = dtype(&said.data_type)?;

@@ -27,6 +27,7 @@ use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect};
 use crate::dtype::ElementType;
 use crate::error::{Error, Refusal, Result};
+use crate::json::render_line;
 
 /// What an entry point document calls the format.
 const PROTOCOL: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
@@ -169,11 +170,11 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
 }
 
 fn metadata(document: &Value) -> Result<Metadata, Refusal> {
-    let said = DraftSaid::deserialize(document).map_err(|error| error.to_string())?;
+    let said = DraftSaid::deserialize(document).map_err(|error| unlike(&error))?;
     let layout = layout(document)?;
     let required = |extension: &&Value| extension.get("must_understand") != Some(&Value::Bool(false));
     if let Some(extension) = said.extensions.iter().find(required) {
-        return Refusal::unsupported(format!("extension {extension} is not read here"));
+        return Refusal::unsupported(format!("extension {} is not read here", render_line(extension)));
     }
     let (dtype, big_endian) = dtype(&said.data_type)?;
     let (compressor, name) = compressor(said.compressor)?;

@@ -1,5 +1,6 @@
 //! What a dataset holds and what it weighs, without decoding anything.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
 use crate::format::layout::product;
+use crate::format::precomputed::{GZIP, packing_of};
 use crate::format::{zarr2, zarr3};
 use crate::fs::{document, look};
 use crate::offline::array::Array;
@@ -33,7 +35,7 @@ const DAMAGED_MAX: usize = 100;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Description {
-    /// The arrays, in the order of their paths.
+    /// The arrays, in the order of their paths; the scales of a volume in that of its document.
     pub arrays: Vec<ArrayDescription>,
     /// The attributes of the root group or array.
     pub attributes: Value,
@@ -159,12 +161,12 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
         None => Value::Null,
     };
     let attributes = if attributes.is_null() { Value::Object(Default::default()) } else { attributes };
-    let arrays = nodes.par_iter().filter_map(|node| match &node.kind {
-        walk::NodeKind::Array(array) => Some(describe_array(&node.name, array)),
-        walk::NodeKind::Group(_) | walk::NodeKind::Unreadable(_) => None,
-    });
+    let mut found: Vec<(&str, &Array)> =
+        nodes.iter().filter_map(|node| Some((node.name.as_str(), node.array()?))).collect();
+    // Scales are in the order of their document; that of their keys means nothing.
+    found.sort_by_key(|&(name, array)| if array.layout().rules().names_resolutions { "" } else { name });
+    let arrays = found.par_iter().map(|(name, array)| describe_array(name, array));
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
-    arrays.sort_by(|a, b| a.path.cmp(&b.path));
     for (name, note) in levels::notes(&nodes)? {
         arrays.iter_mut().filter(|array| array.path == name).for_each(|array| array.notes.push(note.clone()));
     }
@@ -195,7 +197,10 @@ fn describe_unreadable(node: &Node, error: &Error) -> Unreadable {
     let said = scale.or_else(of_node).unwrap_or_default();
     let shape = said["shape"].as_array().and_then(|shape| shape.iter().map(Value::as_u64).collect());
     let dtype = said.get("data_type").or(said.get("dtype"));
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = |value: &Value| match value.as_str().filter(|text| !text.starts_with('\0')) {
+        Some(text) => text.to_owned(),
+        None => document::render_line(value),
+    };
     let format = is_scale.then(|| "precomputed volume".to_owned());
     Unreadable { path: node.name.clone(), format, shape, dtype: dtype.map(text), reason: error.to_string() }
 }
@@ -213,6 +218,8 @@ struct FileSums {
     length: u64,
     disk: u64,
     gaps: u64,
+    /// Files that are compressed as such.
+    packed: u64,
     damaged: Vec<String>,
     /// Files that may be right and are not read here.
     unread: u64,
@@ -239,6 +246,7 @@ impl FileSums {
         self.length = self.length.saturating_add(other.length);
         self.disk = self.disk.saturating_add(other.disk);
         self.gaps = self.gaps.saturating_add(other.gaps);
+        self.packed += other.packed;
         self.damaged.append(&mut other.damaged);
         self.damaged.truncate(DAMAGED_MAX);
         self.unread += other.unread;
@@ -268,6 +276,9 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
     let axes = array.axes();
     // Where the group is asked for, too, it is told there.
     let of_group = axes.as_ref().err().filter(|_| name.is_empty()).map(|error| format!("no axes are known: {error}"));
+    let of_resolution = array.note_of_resolution().map(|note| format!("the scale {note}"));
+    let own = array.image_provenance();
+    let frames = own.iter().flat_map(notes_of_frames);
     let grid = array.layout().chunk_grid();
     let location = array.layout().index_location().map(|location| match location {
         IndexLocation::Start => "start".to_owned(),
@@ -284,7 +295,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         channels: array.channels().unwrap_or_default(),
         chunk_shape: array.chunk_shape().to_vec(),
         shard_shape: array.shard_shape().map(<[u64]>::to_vec),
-        codecs: array.codecs().to_vec(),
+        codecs: codecs(array, &sums),
         index_location: location,
         manifest: array.manifest().map(|manifest| manifest.origin().to_owned()),
         shard_files: sums.files,
@@ -302,9 +313,19 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         gap_bytes: sums.gaps,
         // Of a shard that can't be read, it is not known how many chunks it has.
         lost: array.lost_of(sums.named).filter(|_| sums.damaged.is_empty() && sums.unread == 0),
-        notes: array.image_provenance().iter().flat_map(notes_of_frames).chain(sums.note()).chain(of_group).collect(),
+        notes: frames.chain(sums.note()).chain(of_group).chain(of_resolution).collect(),
         damaged: sums.damaged,
     })
+}
+
+/// The codecs of its chunks, and what a volume's files are compressed with as such: its document does not say that.
+fn codecs(array: &Array, sums: &FileSums) -> Vec<String> {
+    let packing = match (sums.packed, sums.files) {
+        (0, _) => None,
+        (packed, files) if packed == files => Some(GZIP.to_owned()),
+        (packed, files) => Some(format!("{GZIP} ({packed} of {files} files)")),
+    };
+    array.codecs().iter().cloned().chain(packing).collect()
 }
 
 fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<FileSums> {
@@ -317,6 +338,8 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<FileSums> {
     let mut sums = FileSums { files: 1, length: file.stored_len(), disk: file.disk_bytes(), ..FileSums::default() };
     if !array.layout().has_index() {
         (sums.present, sums.named, sums.payload) = (1, 1, file.stored_len());
+        let name = path.file_name().and_then(OsStr::to_str).filter(|_| array.layout().packs_files());
+        sums.packed = u64::from(name.is_some_and(|name| packing_of(name).is_some()));
         return Ok(sums);
     }
     let index = match array.read_index(&file, position, None) {

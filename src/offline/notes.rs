@@ -45,7 +45,15 @@ impl Array {
         notes.extend(stale::around(self.path(), &[self.path()]).into_iter().map(Stale::note));
         // What can't be read is told to those who need it.
         notes.extend(self.note_of_place().ok().flatten());
+        notes.extend(self.note_of_resolution().map(|note| format!("the scale {note}")));
         Ok(notes)
+    }
+
+    /// What to say of a scale of a volume that has no resolution. It could be any, so none is taken for it.
+    pub(super) fn note_of_resolution(&self) -> Option<&'static str> {
+        let note =
+            "has no \"resolution\" of three numbers above 0, so its volume does not say how far apart pixels are";
+        self.layout().lacks_resolution().then_some(note)
     }
 
     /// Refuses an array whose frames are not all there yet, or can't be told from those that never came.

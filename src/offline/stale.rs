@@ -15,6 +15,7 @@ use crate::format::consolidated::{ConsolidatedMetadata, NO_METADATA};
 use crate::format::keys::is_below;
 use crate::format::layout::{Files, Layout};
 use crate::format::{Metadata, fill_value, zarr2, zarr3};
+use crate::fs::document::render_line;
 use crate::fs::{document, look};
 
 /// A group whose consolidated metadata are wrong.
@@ -161,7 +162,7 @@ fn difference(
         (_, Err(_)) => {
             let keys = ["shape", "chunks", "dtype", "data_type", "chunk_grid"];
             let key = keys.iter().find(|key| said.get(key) != own.get(key))?;
-            Some(format!("the {key} {}, and it has {}", said[key], own[key]))
+            Some(format!("the {key} {}, and it has {}", render_line(&said[key]), render_line(&own[key])))
         }
     }
 }

@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::grid::PixelGrid;
-use crate::json::render_line;
+use crate::json::{long_integer, render_line};
 
 /// Keys of transformations that hold others, and of the parts of a `byDimension`.
 pub(super) const OF_PARTS: [&str; 8] =
@@ -166,7 +166,7 @@ fn numbers(said: &Value) -> Option<Vec<f64>> {
 
 /// A number in a document, where `-0` may stand as `fs::json` has it.
 fn number(value: &Value) -> Option<f64> {
-    value.as_f64().or_else(|| (value == "\0-0").then_some(0.0))
+    value.as_f64().or_else(|| (value == "\0-0").then_some(0.0)).or_else(|| long_integer(value.as_str()?)?.parse().ok())
 }
 
 #[cfg(test)]

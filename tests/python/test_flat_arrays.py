@@ -1,6 +1,8 @@
 """Arrays whose chunks are files, alone and beside arrays with shards: they get what is asked for, and stay files."""
 
 import json
+import re
+import zipfile
 
 import numpy as np
 import pytest
@@ -85,3 +87,75 @@ def test_chunks_that_are_files_stay_files_where_nobody_asks_for_shards(tool, tmp
         # In place, a dataset keeps its format.
         tool("repack", path, *options, code=0 if options else 2)
         assert_same(zarr.open_group(path, mode="r", zarr_format=2)["img"][...], data)
+
+
+# Arrays of other writers without rows and columns, and beside ones that lengths or a format leave no place for.
+
+
+@pytest.mark.parametrize("shape", [(10,), (3,)])
+def test_an_archive_of_an_array_of_one_dimension_is_unpacked(tool, tmp_path, shape):
+    data = np.arange(float(shape[0]))
+    zarr.create_array(tmp_path / "a", data=data, chunks=(4,))
+    group = zarr.open_group(tmp_path / "g", mode="w", attributes={"k": 1})
+    group.create_array("times", data=data, chunks=(4,))
+    group.create_array("one", data=np.array(7.5))
+    for name in "ag":
+        with zipfile.ZipFile(tmp_path / f"{name}.ozx", "w") as archive:
+            for file, content in files(tmp_path / name).items():
+                archive.writestr(file, content)
+        tool("repack", tmp_path / f"{name}.ozx", tmp_path / f"{name}-out")
+        tool("verify", tmp_path / f"{name}-out")
+        # And packed.
+        tool("repack", tmp_path / f"{name}-out", tmp_path / f"{name}-again.ozx")
+        tool("verify", tmp_path / f"{name}-again.ozx")
+    assert_same(zarr.open_array(tmp_path / "a-out", mode="r")[...], data)
+    out = zarr.open_group(tmp_path / "g-out", mode="r")
+    assert_same(out["times"][...], data)
+    assert out["one"][...] == 7.5 and dict(out.attrs) == {"k": 1}
+    # What asks for shards is still refused.
+    assert "no array" in tool("repack", tmp_path / "a", tmp_path / "s", "--shard", "4", code=2)
+
+
+def zarr2_tree(path, consolidated):
+    root = zarr.open_group(path, mode="w", zarr_format=2)
+    root.create_array("0", data=pixels(1, (4, 16, 16)), chunks=(2, 8, 8))
+    root.create_array("labels/cells/0", data=pixels(2, (16, 16)), chunks=(8, 8))
+    root.create_array("times", data=np.arange(16.0), chunks=(8,))
+    root.create_array("one", data=np.array(7.5))
+    if consolidated:
+        zarr.consolidate_metadata(path, zarr_format=2)
+    return path
+
+
+def hinted(said):
+    return re.search(r"--skip ([\w/,.]+[\w])", said).group(1)
+
+
+@pytest.mark.parametrize("consolidated", [False, True])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_lengths_that_fit_some_arrays_of_zarr2_say_what_helps(tool, tmp_path, consolidated, in_place):
+    path = zarr2_tree(tmp_path / "a", consolidated)
+    call = ["repack", path, *([] if in_place else [tmp_path / "o"]), "--chunk", "1,8,8", "--codec", "gzip"]
+    call += [] if in_place else ["--dialect", "zarr2"]
+    names = hinted(tool(*call, code=2))
+    assert names == "labels/cells/0"
+    tool(*call, "--skip", names)
+    out = zarr.open_group(path if in_place else tmp_path / "o", mode="r", zarr_format=2)
+    assert out["0"].chunks == (1, 8, 8) and out["labels/cells/0"].chunks == (8, 8)
+    for name, data in [("0", pixels(1, (4, 16, 16))), ("labels/cells/0", pixels(2, (16, 16)))]:
+        assert_same(out[name][...], data)
+    # Where they fit none, leaving all out would help nobody.
+    call[call.index("1,8,8")] = "1,1,8,8"
+    assert "--skip" not in tool(*call, code=2)
+
+
+@pytest.mark.parametrize("consolidated", [False, True])
+@pytest.mark.parametrize("dialect", ["zarr2-sharded", "precomputed"])
+def test_all_arrays_that_would_be_lost_are_named_at_once(tool, tmp_path, consolidated, dialect):
+    path = zarr2_tree(tmp_path / "a", consolidated)
+    call = ["repack", path, tmp_path / "o", "--dialect", dialect, "--codec", "none", "--skip", "labels"]
+    names = hinted(tool(*call, code=2).replace("--skip labels", ""))
+    assert sorted(names.split(",")) == ["one", "times"]
+    call[-1] += f",{names}"
+    tool(*call)
+    tool("verify", tmp_path / "o")

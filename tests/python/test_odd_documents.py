@@ -163,3 +163,38 @@ def test_a_folder_without_a_document_is_a_group_to_options(tool, tmp_path, optio
     told = tool("repack", path, tmp_path / "b.zarr", "--codec", "zstd", option, "sub")
     assert f"{expected} shard" in told
     assert '"su"' in tool("repack", path, tmp_path / "c.zarr", "--codec", "zstd", option, "su", code=3)
+
+
+HUGE = 10**30
+
+
+def edit(file, change):
+    document = json.loads(file.read_text())
+    change(document)
+    file.write_text(json.dumps(document))
+    return document
+
+
+def test_integers_of_any_length_are_told_as_numbers(tool, told, tmp_path):
+    path = group(tmp_path / "a.zarr", ["0", "odd"])
+    zarr.consolidate_metadata(path)
+    edit(path / "odd/zarr.json", lambda document: document.update(shape=[HUGE, 16]))
+    edit(path / "0/zarr.json", lambda document: document["codecs"][-1]["configuration"].update(mine=HUGE))
+    said = tool("info", path) + tool("repack", path, tmp_path / "b.zarr", "--skip", "odd", "--unsharded")
+    said += tool("verify", path, code=3)
+    assert f"and it has [{HUGE},16]" in said and f"mine={HUGE}" in "".join(told("info", path)["arrays"][0]["codecs"])
+    edit(path / "odd/zarr.json", lambda document: document.update(shape=[16, 16], data_type=HUGE))
+    said += tool("info", path)
+    edit(path / "zarr.json", lambda document: document["consolidated_metadata"].update(kind=HUGE))
+    said += tool("info", path)
+    assert f"are of the kind {HUGE}, not" in said and f"16 x 16 {HUGE}, can't be read" in said
+    assert "\0" not in said and "\\u0000" not in said and f'"{HUGE}"' not in said
+
+
+def test_scales_may_be_integers_of_any_length(tool, told, tmp_path):
+    place = [{"type": "scale", "scale": [HUGE, 2]}]
+    image = {**IMAGE, "datasets": [{"path": "0", "coordinateTransformations": place}]}
+    path = group(tmp_path / "a.zarr", ["0"], {"ome": {"version": "0.5", "multiscales": [image]}})
+    assert [axis["scale"] for axis in told("info", path)["arrays"][0]["axes"]] == [1e30, 2]
+    tool("repack", path, tmp_path / "b.zarr", "--unsharded", "--ome", "0.6")
+    assert told("info", tmp_path / "b.zarr")["arrays"][0]["axes"][0]["scale"] == 1e30

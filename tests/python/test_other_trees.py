@@ -216,7 +216,10 @@ def test_an_array_without_dimensions_stays_what_it_is(tool, tmp_path):
 def test_in_place_zarr2_is_refused_for_what_it_is(tool, tmp_path):
     zarr.create_array(tmp_path / "v", data=np.arange(9), chunks=(3,), zarr_format=2)
     refused = tool("repack", tmp_path / "v", "--codec", "zstd", code=2)
-    assert "is of zarr2 and would become zarr3" in refused and "--dialect" not in refused
+    assert "is of zarr2 and has no rows and columns" in refused and "--dialect" not in refused
+    assert "write the result to a new dataset" in refused
+    tool("repack", tmp_path / "v", tmp_path / "o", "--codec", "zstd")
+    assert_same(zarr.open_array(tmp_path / "o", mode="r")[...], np.arange(9), "in a new dataset")
 
 
 def test_levels_of_strings_are_unsupported(tool, tmp_path):

@@ -164,6 +164,16 @@ def test_pixels_are_a_dull_model_s(pyramid, tmp_path, method, deep):
         yaozarrs.validate_zarr_store(str(path))
 
 
+@pytest.mark.parametrize("method", ["mean", "median"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_means_of_the_largest_numbers_are_numbers(pyramid, tmp_path, method, deep):
+    pixels = np.random.default_rng(3).choice([1.75, 1.5, 1.0, -1.0, -1.75, 0.25], (3, 7, 9)) * 2.0**1023
+    path = ome_image(tmp_path / "a.zarr", pixels, (2, 4, 4))
+    said = pyramid(path, "--levels", 1, "--method", method, "--z", "always" if deep else "never")
+    (got,) = levels(path, said)
+    assert_same(got, halved(pixels / 8, method, deep) * 8)
+
+
 @pytest.mark.parametrize("options", [{"order": "F"}, {"compressors": None}, {"fill": 7}])
 def test_large_images_of_other_writers(pyramid, command, tmp_path, options):
     pixels = noise((2, 1030, 777), "u2")

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::dims::Dims;
+use super::is_info;
 use super::place::{NANOMETER, OME, OME_ASIDE, attributes, places};
 use super::volume::{CHANNEL, X, Z};
 use crate::config::{Dim, DimKind, OmeVersion};
@@ -18,8 +19,8 @@ const OWN: [&str; 7] = ["@type", "type", "data_type", "num_channels", "scales", 
 const OWN_OF_SCALE: [&str; 7] = ["key", "size", "chunk_sizes", "voxel_offset", "resolution", "encoding", "sharding"];
 
 /// The attributes by which an array tells of the volume that it was: the document, where it says more than this crate's
-/// writer does, and the places of its voxels in OME-Zarr's words, where nobody has said them.
-pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
+/// writer does, and the places of its voxels in OME-Zarr's words, where nobody has said them. Returns what is left out.
+pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) -> Option<String> {
     let is_own = provenance::own(info).is_some();
     if !attributes.contains_key("ome")
         && let Some(ome) = ome(info)
@@ -33,27 +34,41 @@ pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
     let is_plain = info["type"] == "image" && !says_more(info, &OWN);
     let is_moved =
         |scale: &Value| scale["voxel_offset"].as_array().is_some_and(|offset| offset.iter().any(|at| *at != 0));
-    if !is_own || !is_plain || scales.iter().any(is_moved) || scales.iter().any(|scale| says_more(scale, &OWN_OF_SCALE))
-    {
-        let mut said = info.clone();
-        if let Some(said) = said.as_object_mut() {
-            [ATTRIBUTE, "attributes"].iter().for_each(|key| drop(said.shift_remove(*key)));
-        }
-        // What a user called so stays.
-        attributes.entry(CARRIED).or_insert(said);
+    let is_usual = |scale: &Value| !is_moved(scale) && !says_more(scale, &OWN_OF_SCALE);
+    if is_own && is_plain && scales.iter().all(is_usual) {
+        return None;
     }
+    let mut said = info.clone();
+    if let Some(said) = said.as_object_mut() {
+        [ATTRIBUTE, "attributes"].iter().for_each(|key| drop(said.shift_remove(*key)));
+    }
+    // What a user called so stays.
+    let kept = attributes.entry(CARRIED).or_insert_with(|| said.clone());
+    (*kept != said).then(|| {
+        format!(
+            "what the volume's document says beside its pixels is left out: an attribute {CARRIED:?} of somebody else \
+             is in the place where it would be kept"
+        )
+    })
 }
 
-/// Whether an attribute of that name is what [`carry`] put there.
-pub(crate) fn is_carried(attribute: &Value) -> bool {
-    attribute["scales"].is_array()
+/// Whether an attribute of that name, of an array of this shape, is what [`carry`] put there: a whole document of a
+/// volume, with a scale that has the array's rows and columns. What somebody else calls so is another thing.
+pub(crate) fn is_carried(attribute: &Value, shape: &[u64]) -> bool {
+    let [.., y, x] = shape else { return false };
+    let scales = attribute["scales"].as_array().filter(|_| is_info(attribute));
+    let has_size = |scale: &Value| scale["size"].as_array().is_some_and(|xyz| xyz.len() == 3);
+    let is_scale = |scale: &Value| scale["key"].is_string() && has_size(scale);
+    let is_of_shape = |scale: &Value| scale["size"][0] == *x && scale["size"][1] == *y;
+    scales.is_some_and(|scales| scales.iter().all(is_scale) && scales.iter().any(is_of_shape))
 }
 
 /// Of the scales that [`carry`] put among attributes, keeps that of the array `name`: arrays that were scales are
 /// called by their places.
-pub(crate) fn choose_scale(name: &str, attributes: &mut Map<String, Value>) {
+pub(crate) fn choose_scale(name: &str, shape: &[u64], attributes: &mut Map<String, Value>) {
     let place = name.rsplit('/').next().and_then(|last| last.parse::<usize>().ok());
-    let scales = attributes.get_mut(CARRIED).and_then(|carried| carried.get_mut("scales")?.as_array_mut());
+    let carried = attributes.get_mut(CARRIED).filter(|carried| is_carried(carried, shape));
+    let scales = carried.and_then(|carried| carried.get_mut("scales")?.as_array_mut());
     if let (Some(place), Some(scales)) = (place, scales)
         && place < scales.len()
     {
@@ -82,9 +97,14 @@ pub(crate) fn deliver(attributes: &mut Map<String, Value>, info: &mut Value) {
     }
 }
 
-/// The scale of a volume of this size that [`carry`] put among attributes.
-pub(crate) fn scale(attributes: &Map<String, Value>, size: [u64; 3]) -> Option<&Value> {
-    attributes.get(CARRIED)?.pointer("/scales/0").filter(|scale| scale["size"] == json!(size))
+/// The scale that an array of this shape was in a volume, if [`carry`] put it among attributes. An array of a volume
+/// has z, y and x last, or y and x alone.
+pub(crate) fn scale<'a>(attributes: &'a Map<String, Value>, shape: &[u64]) -> Option<&'a Value> {
+    let [outer @ .., y, x] = shape else { return None };
+    let carried = attributes.get(CARRIED).filter(|carried| is_carried(carried, shape))?;
+    let depths = outer.last().into_iter().chain([&1]);
+    let mut sizes = depths.map(|z| json!([x, y, z]));
+    carried.pointer("/scales/0").filter(|scale| sizes.any(|size| scale["size"] == size))
 }
 
 /// Where the first voxel of such a scale stood.
@@ -102,11 +122,11 @@ pub(crate) fn said_of_image(info: &Value) -> Option<Value> {
 }
 
 /// The scales as the levels of a multiscale image, in nanometers. Voxels stand in OME-Zarr where their centers are, and
-/// in Neuroglancer where they begin. `None` where it would say what nobody has said:
-/// of a volume of this crate's writer, the resolution may be that of any volume, and only an offset says a place.
+/// in Neuroglancer where they begin. `None` where it would say what nobody has said: where a scale has no resolution,
+/// and of a volume of this crate's writer, the resolution may be that of any volume, and only an offset says a place.
 pub(crate) fn ome(info: &Value) -> Option<Value> {
     let own = provenance::own(info);
-    let scales = places(info);
+    let scales = places(info)?;
     let is_placed = own.is_none() || scales.iter().any(|(_, offset)| *offset != [0.0; 3]);
     if !is_placed && scales.iter().all(|(resolution, _)| *resolution == [1.0; 3]) {
         return None;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::volume::{CHANNEL, X, Y, Z};
 use crate::error::Refusal;
 use crate::format::provenance;
+use crate::json::render_line;
 
 /// The array's dimensions.
 pub(super) struct Dims {
@@ -22,7 +23,7 @@ impl Dims {
             Self { names, roles }
         };
         let Some((names, channel)) = provenance::dimensions(own) else { return Ok(usual()) };
-        let wrong = || format!("the writer's dimensions are {names}, which a volume can't have");
+        let wrong = || format!("the writer's dimensions are {}, which a volume can't have", render_line(names));
         let names: Option<Vec<String>> =
             names.as_array().and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
         let names = names.ok_or_else(wrong)?;

@@ -181,7 +181,7 @@ fn metadata(info: VolumeInfo, attributes: Value, key: &str) -> Result<Metadata, 
     let gzip = scale.sharding.as_ref().is_some_and(|sharding| sharding.data_encoding == Encoding::Gzip);
     let unbounded = provenance::is_unbounded(&own);
     let shards = scale.sharding.map(|sharding| sharding.shards(grid, unbounded)).transpose()?;
-    let resolution = serde_json::from_value(scale.resolution).ok();
+    let resolution = place::said_resolution(&scale.resolution);
     let volume = Volume {
         roles: dims.roles,
         shards,

@@ -3,6 +3,7 @@
 //!
 //! Source: Neuroglancer's precomputed format, "info JSON file specification" (`resolution`, `voxel_offset`).
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::dims::Dims;
@@ -21,12 +22,16 @@ pub(super) const NANOMETER: &str = "nanometer";
 /// Nanometers from voxel to voxel, and the voxels before the first one.
 pub(super) type Place = ([f64; 3], [f64; 3]);
 
-/// Those of each scale.
-pub(super) fn places(info: &Value) -> Vec<Place> {
-    let numbers = |value: &Value, default: f64| [0, 1, 2].map(|at| value[at].as_f64().unwrap_or(default));
+/// The `resolution` of a scale, if it is one: three numbers above 0. The format has no other word for an unknown one.
+pub(super) fn said_resolution(resolution: &Value) -> Option<[f64; 3]> {
+    <[f64; 3]>::deserialize(resolution).ok().filter(|numbers| numbers.iter().all(|n| n.is_finite() && *n > 0.0))
+}
+
+/// Those of each scale; `None` where one of them does not say how far apart its voxels are.
+pub(super) fn places(info: &Value) -> Option<Vec<Place>> {
+    let offset = |scale: &Value| [0, 1, 2].map(|at| scale["voxel_offset"][at].as_f64().unwrap_or(0.0));
     let scales = info["scales"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let place = |scale: &Value| (numbers(&scale["resolution"], 1.0), numbers(&scale["voxel_offset"], 0.0));
-    scales.iter().map(place).collect()
+    scales.iter().map(|scale| Some((said_resolution(&scale["resolution"])?, offset(scale)))).collect()
 }
 
 /// The resolution that a distance between pixels becomes, in nanometers.
@@ -71,7 +76,7 @@ pub(crate) fn attributes(info: &Value) -> Value {
 fn reconcile(ome: &mut Value, info: &Value) {
     let own = provenance::own(info).unwrap_or(&Value::Null);
     let Ok(dims) = Dims::new(own, info["num_channels"].as_u64().unwrap_or(1)) else { return };
-    let places = places(info);
+    let Some(places) = places(info) else { return };
     let Some(image) = multiscales::images(ome).next().filter(|image| image.axes().len() == dims.roles.len()) else {
         return;
     };

@@ -22,7 +22,8 @@ use crate::fs::document;
 /// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
     let notes = [codecs(job, options), raw_bytes(job), fill_value(job)?, other_names(job), empty_names(job)?];
-    let notes = notes.into_iter().chain([packed_files(job, options)?, shards(job, options)]);
+    let resolution = job.change.source.note_of_resolution().map(str::to_owned);
+    let notes = notes.into_iter().chain([packed_files(job, options)?, shards(job, options), resolution]);
     Ok(notes.flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
 

@@ -64,13 +64,14 @@ pub(super) fn jobs(
     let ranks: Vec<usize> = chosen.filter_map(|node| Some(node.array()?.shape().len())).collect();
     let flat: Vec<String> = flat(&nodes, selection).map(|node| called(&node.name)).collect();
     let to_zarr2 = zarr2_tree::is_meant(&nodes, selection);
-    if to_zarr2 || rules(selection.options.to()).is_tree {
+    let of_zarr2 = !to_zarr2 && zarr2_arrays::is_meant(&nodes, selection);
+    if to_zarr2 || of_zarr2 || rules(selection.options.to()).is_tree {
         check_lengths(&nodes, selection)?;
     }
-    let mut jobs = match to_zarr2 {
-        true => zarr2_tree::jobs(nodes, roots, selection, pool)?,
-        false if zarr2_arrays::is_meant(&nodes, selection) => zarr2_arrays::jobs(nodes, roots, selection, pool)?,
-        false => ArrayJobs::new(nodes, roots, selection, pool)?,
+    let mut jobs = match () {
+        () if to_zarr2 => zarr2_tree::jobs(nodes, roots, selection, pool)?,
+        () if of_zarr2 => zarr2_arrays::jobs(nodes, roots, selection, pool)?,
+        () => ArrayJobs::new(nodes, roots, selection, pool)?,
     };
     jobs.notes.extend(of_nodes);
     jobs.notes.extend(flat.into_iter().map(|array| format!("{array} stays as it is: it has no rows and columns")));
@@ -114,14 +115,15 @@ fn flat<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<It
 /// Refuses lengths of chunks and shards for more dimensions than some of the arrays have, and not all. One by one, each
 /// array says the same of itself.
 fn check_lengths(nodes: &[Node], selection: &Selection<'_>) -> Result<()> {
-    let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, array)| selection.is_meant(node, array)).collect();
+    // Lengths that are for images are not for such.
+    let is_left = |array: &Array| array.shape().len() < 2 && selection.stays_files(array);
+    let taken = nodes::all_arrays(nodes).filter(|(node, array)| selection.is_meant(node, array) && !is_left(array));
+    let taken: Vec<_> = taken.collect();
     for (field, lengths) in [("chunk", &selection.options.chunk), ("shard", &selection.options.shard)] {
         let mut lacking: Vec<(&str, usize)> = Vec::new();
         for (node, array) in &taken {
             let rank = array.shape().len();
-            // Lengths that are for images are not for such.
-            let is_left = rank < 2 && selection.stays_files(array);
-            if rank < lengths.len() && !is_left {
+            if rank < lengths.len() {
                 lacking.push((&node.name, rank));
             }
         }

@@ -167,7 +167,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
         own.as_object_mut().map(|own| own.shift_remove("ome"));
     }
     // What a volume said, of which this one's document has not spoken yet.
-    let is_said = to_volume && user.get(CARRIED).is_some_and(is_carried);
+    let is_said = to_volume && user.get(CARRIED).is_some_and(|carried| is_carried(carried, array.shape()));
     let mut carried = Map::from_iter(is_said.then(|| user.shift_remove_entry(CARRIED)).flatten());
     let in_documents = rules(to).ome == OmePlace::Documents && user.get("ome").is_some_and(ngff::is_ome);
     let kept = if in_documents { user.shift_remove("ome") } else { None };

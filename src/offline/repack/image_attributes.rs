@@ -84,10 +84,10 @@ impl ImageAttributes {
             all.attributes.insert(OME.to_owned(), ome);
         }
         if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
-            carry_volume(root, |key| key == name, &mut all.attributes)?;
+            all.notes.extend(carry_volume(root, |key| key == name, &mut all.attributes)?);
         }
-        if !array.and_then(Node::array).is_some_and(|array| array.layout().rules().names_resolutions) {
-            carried::choose_scale(name, &mut all.attributes);
+        if let Some(array) = array.and_then(Node::array).filter(|array| !array.layout().rules().names_resolutions) {
+            carried::choose_scale(name, array.shape(), &mut all.attributes);
         }
         Ok(all)
     }
@@ -188,19 +188,20 @@ fn reduce(ome: &mut Value, group: &str, array: &str) -> bool {
     multiscales::reduce_to_level(ome, |path| below(group, path.trim_matches('/')) == array)
 }
 
-/// Carries along what the document of a volume says, of its scales only what belongs to those in the result.
+/// Carries along what the document of a volume says, of its scales only what belongs to those in the result. Returns
+/// what is left out, as a sentence.
 pub(super) fn carry_volume(
     root: &Node,
     is_kept: impl Fn(&str) -> bool,
     attributes: &mut Map<String, Value>,
-) -> Result<()> {
+) -> Result<Option<String>> {
     if root.is_central()
         && let Some(mut info) = document::read(&root.path.join(precomputed::DOCUMENT))?.filter(precomputed::is_info)
     {
         if let Some(scales) = info.get_mut("scales").and_then(Value::as_array_mut) {
             scales.retain(|scale| scale.get("key").and_then(Value::as_str).is_none_or(&is_kept));
         }
-        carried::carry(&info, attributes);
+        return Ok(carried::carry(&info, attributes));
     }
-    Ok(())
+    Ok(None)
 }

@@ -11,7 +11,7 @@ use super::change::{Change, is_same};
 use super::design::{self, Design};
 use super::groups::{self, RepackedGroup, has_ome_aside};
 use super::image_attributes::ImageAttributes;
-use super::left_out::{LeftOut, records_of};
+use super::left_out::{LeftOut, left_of_designed, left_of_others, records_of};
 use super::missing::GivenUp;
 use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
@@ -22,13 +22,11 @@ use super::target::{self, changes_format};
 use super::{image_attributes, nodes, ome_lists, two_formats};
 use crate::config::Volume;
 use crate::error::{Error, Result};
-use crate::format::node::{self, OF_ZARR2_NODES};
+use crate::format::node;
 use crate::format::provenance::ProvenanceMut;
-use crate::format::{ngff, rules, zarr2, zarr3};
+use crate::format::{ngff, rules, zarr3};
 use crate::offline::array::Array;
-use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::below;
-use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::promises::Broken;
 
@@ -177,7 +175,7 @@ impl ArrayJobs {
             let is_zarr3 = |array: &Array| !changes_format(array);
             let stay = all_arrays(&nodes).filter(|(_, array)| is_zarr3(array)).map(|(node, _)| node.name.clone());
             let mut names: BTreeSet<String> = stay.collect();
-            let (jobs, mut groups) = of_zarr3(nodes, roots, selection, &left_out, pool)?;
+            let (jobs, mut groups) = of_zarr3(nodes, roots, selection, &left_out, pool, &mut notes)?;
             let lists = ome_lists::correct(&left_out, &mut groups, roots.root)?;
             left.extend(lists.left);
             notes.extend(lists.notes);
@@ -293,8 +291,8 @@ struct Surroundings {
     left: Vec<PathBuf>,
     /// The folder of the image's records.
     records: Option<PathBuf>,
-    /// An array that would be missing in the result, and that nobody has given up.
-    lost: Option<String>,
+    /// Arrays that would be missing in the result, and that nobody has given up.
+    lost: Vec<String>,
     /// In the same tree of documents, the array and all around it keep their places.
     stays: bool,
 }
@@ -306,14 +304,14 @@ impl Surroundings {
         let mut image = ImageAttributes::of(nodes, name, to)?;
         if !rules(to).shares_files && nodes.iter().any(|node| node.name == name && is_same(node)) {
             image.notes.clear();
-            return Ok(Self { image, left: Vec::new(), records: None, lost: None, stays: true });
+            return Ok(Self { image, left: Vec::new(), records: None, lost: Vec::new(), stays: true });
         }
         let records = records_of(nodes, name);
         let left_out = LeftOut::of_designed(nodes, name, records.map(|records| &*records.name));
         let is_of_records = |group: &Node| records.is_some_and(|records| records.name == group.name);
         let groups = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_)) && !is_of_records(node));
         let (around, others): (Vec<_>, Vec<_>) = groups.partition(|group| is_above(&group.name, name));
-        let lost = left_out.names().find(|lost| !roots.copied || selection.takes(lost)).map(str::to_owned);
+        let lost = left_out.names().filter(|lost| !roots.copied || selection.takes(lost)).map(str::to_owned).collect();
         image.notes.extend(left_out.notes(to.name()));
         image.notes.extend(nodes::note_of_tree(nodes, name, to));
         let is_gone = |node: &Node| node.name == name || left_out.has(&node.name);
@@ -367,13 +365,13 @@ fn designed(
     if !roots.copied && !source.document().starts_with(roots.root) {
         return Err(refusal::of_part(&path));
     }
-    match lost {
-        Some(lost) if roots.copied => return Err(refusal::of_neighbour(&lost, &name, options)),
-        Some(lost) => {
+    match &lost[..] {
+        [] => {}
+        lost if roots.copied => return Err(refusal::of_neighbours(lost, &name, options)),
+        [lost, ..] => {
             let reason = format!("a call writes one array of {to}, and {lost:?} would be lost; write to a new dataset");
             return Err(Error::config("dialect", to, reason));
         }
-        None => {}
     }
     left.push(source.document().to_path_buf());
     let notes = image.notes.into_iter().chain(design.notes().to_vec()).collect();
@@ -381,23 +379,14 @@ fn designed(
     Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes, ..ArrayJobs::of_kept(vec![job]) })
 }
 
-/// Documents that others take the place of.
-fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Result<Vec<PathBuf>> {
-    let mut left = node::ALL.map(|document| root.join(document)).to_vec();
-    left.extend(nodes.iter().filter(|node| node.name == name).map(|node| node.path.join(zarr2::ATTRIBUTES)));
-    if let Some(central) = CentralMetadata::at(root)? {
-        left.extend(central.folders());
-    }
-    Ok(left)
-}
-
-/// The arrays that are meant, and the documents of all groups.
+/// The arrays that are meant, and the documents of all groups. `notes`: get what these leave out.
 fn of_zarr3(
     nodes: Vec<Node>,
     roots: &Roots<'_>,
     selection: &Selection<'_>,
     left_out: &LeftOut,
     pool: &Arc<rayon::ThreadPool>,
+    notes: &mut Vec<String>,
 ) -> Result<(Vec<ArrayJob>, Vec<RepackedGroup>)> {
     let options = selection.options;
     let (mut jobs, mut groups) = (Vec::new(), Vec::new());
@@ -410,7 +399,7 @@ fn of_zarr3(
             NodeKind::Array(source) => source,
             NodeKind::Unreadable(_) => continue,
             NodeKind::Group(_) => {
-                groups.push(group_of_zarr3(&node, converted.contains(&node.name), left_out)?);
+                groups.push(group_of_zarr3(&node, converted.contains(&node.name), left_out, notes)?);
                 continue;
             }
         };
@@ -421,7 +410,7 @@ fn of_zarr3(
         let options = &options_of(source, options, is_carried, selection.stays_files(source));
         let is_new = changes_format(source);
         if is_new && !roots.copied {
-            return Err(refusal::in_place(&node.path, source.layout().dialect, options.to()));
+            return Err(refusal::in_place(source, options.to()));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
         let group = |name: &str| groups.iter().rev().find(|group: &&RepackedGroup| group.name == name);
@@ -462,7 +451,12 @@ fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, stays_f
 }
 
 /// A group with what it says in Zarr v3. `is_converted`: it is one of Zarr v2.
-pub(super) fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result<RepackedGroup> {
+pub(super) fn group_of_zarr3(
+    node: &Node,
+    is_converted: bool,
+    left_out: &LeftOut,
+    notes: &mut Vec<String>,
+) -> Result<RepackedGroup> {
     let mut document = node.document()?;
     if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
         groups::read_0_4(node, attributes)?;
@@ -471,30 +465,7 @@ pub(super) fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut
             ngff::series_from_0_4(attributes);
         }
         let is_kept = |key: &str| !left_out.has(&below(&node.name, key));
-        image_attributes::carry_volume(node, is_kept, attributes)?;
+        notes.extend(image_attributes::carry_volume(node, is_kept, attributes)?);
     }
     Ok(RepackedGroup { name: node.name.clone(), document, is_new: node.is_central() || is_converted })
-}
-
-/// Files and folders that are of another format than Zarr v3.
-fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<PathBuf>> {
-    let mut left = Vec::new();
-    for (node, array) in all_arrays(nodes) {
-        if changes_format(array) && selection.is_meant(node, array) {
-            left.push(node.path.join(zarr2::ATTRIBUTES));
-        }
-    }
-    left.extend(nodes::carried(nodes, selection).map(|node| node.path.join(zarr2::ATTRIBUTES)));
-    if all_arrays(nodes).any(|(node, array)| array.manifest().is_some() && selection.is_meant(node, array)) {
-        // It names chunks in the files that the manifests name.
-        left.push(root.join(KERCHUNK));
-    }
-    for group in converted_groups(nodes, selection) {
-        left.extend(OF_ZARR2_NODES.map(|document| group.path.join(document)));
-    }
-    if let Some(central) = CentralMetadata::at(root)? {
-        left.extend(central.folders());
-        left.push(root.join(zarr3::DOCUMENT));
-    }
-    Ok(left)
 }

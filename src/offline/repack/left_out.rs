@@ -3,12 +3,16 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::nodes::{converted_groups, groups_above, is_above};
+use super::nodes::{self, all_arrays, converted_groups, groups_above, is_above};
 use super::refusal::called;
 use super::selection::Selection;
 use super::target::changes_format;
+use crate::error::Result;
 use crate::format::keys::RECORDS;
-use crate::format::node::NodeFormat;
+use crate::format::node::{self, NodeFormat, OF_ZARR2_NODES};
+use crate::format::{zarr2, zarr3};
+use crate::offline::array::manifest::KERCHUNK;
+use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, format_at, has_node};
 use crate::offline::promises::Broken;
@@ -113,6 +117,39 @@ impl LeftOut {
         let absent = |name: &String| format!("{name:?} is not there, although documents promise it");
         self.names().map(note).chain(self.absent.iter().map(absent)).collect()
     }
+}
+
+/// Documents that others take the place of.
+pub(super) fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Result<Vec<PathBuf>> {
+    let mut left = node::ALL.map(|document| root.join(document)).to_vec();
+    left.extend(nodes.iter().filter(|node| node.name == name).map(|node| node.path.join(zarr2::ATTRIBUTES)));
+    if let Some(central) = CentralMetadata::at(root)? {
+        left.extend(central.folders());
+    }
+    Ok(left)
+}
+
+/// Files and folders that are of another format than Zarr v3.
+pub(super) fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<PathBuf>> {
+    let mut left = Vec::new();
+    for (node, array) in all_arrays(nodes) {
+        if changes_format(array) && selection.is_meant(node, array) {
+            left.push(node.path.join(zarr2::ATTRIBUTES));
+        }
+    }
+    left.extend(nodes::carried(nodes, selection).map(|node| node.path.join(zarr2::ATTRIBUTES)));
+    if all_arrays(nodes).any(|(node, array)| array.manifest().is_some() && selection.is_meant(node, array)) {
+        // It names chunks in the files that the manifests name.
+        left.push(root.join(KERCHUNK));
+    }
+    for group in converted_groups(nodes, selection) {
+        left.extend(OF_ZARR2_NODES.map(|document| group.path.join(document)));
+    }
+    if let Some(central) = CentralMetadata::at(root)? {
+        left.extend(central.folders());
+        left.push(root.join(zarr3::DOCUMENT));
+    }
+    Ok(left)
 }
 
 /// The group of the arrays in which this crate's writer keeps what came with each frame of an image. They look the same

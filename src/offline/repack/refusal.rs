@@ -6,6 +6,7 @@ use super::options::RepackOptions;
 use crate::config::{Dialect, Volume};
 use crate::error::Error;
 use crate::format::rules;
+use crate::offline::array::Array;
 use crate::words::{count, shell_word};
 
 /// Names that an error message lists.
@@ -31,30 +32,39 @@ pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Err
     Error::config("dialect", options.to(), reason)
 }
 
-/// Of an array that would be lost where `only` becomes all that there is.
-pub(super) fn of_neighbour(name: &str, only: &str, options: &RepackOptions) -> Error {
+/// Of arrays that would be lost where `only` becomes all that there is.
+pub(super) fn of_neighbours(names: &[String], only: &str, options: &RepackOptions) -> Error {
+    let (lost, that, both) = match names {
+        [name] => (called(name), "that", "both"),
+        _ => (count(names.len(), "array"), "these", "all"),
+    };
     let reason = format!(
-        "a call writes one array of it, which {} becomes, and {} beside it would be lost; leave that out with the \
-         option `skip`, or choose zarr3, which has room for both",
+        "a call writes one array of it, which {} becomes, and {lost} beside it would be lost; leave {that} out with \
+         the option `skip` {}, or choose zarr3, which has room for {both}",
         called(only),
-        called(name)
+        listed(names)
     );
     Error::config("dialect", options.to(), reason)
 }
 
+/// Names of arrays as the value of an option.
+fn listed(names: &[impl AsRef<str>]) -> String {
+    let listed: Vec<&str> = names.iter().take(NAMES_MAX).map(AsRef::as_ref).collect();
+    let of_all = if names.len() > NAMES_MAX { ",… with the others' names" } else { "" };
+    shell_word(Path::new(&listed.join(","))) + of_all
+}
+
 /// Of lengths for more dimensions than these arrays have, by their names and numbers of dimensions. Others have enough.
 pub(super) fn of_lengths(field: &'static str, lengths: &[u64], lacking: &[(&str, usize)]) -> Error {
-    let listed = &lacking[..lacking.len().min(NAMES_MAX)];
-    let names: Vec<_> = listed.iter().map(|(name, _)| *name).collect();
-    let of_all = if listed.len() < lacking.len() { ",… with the others' names" } else { "" };
+    let names: Vec<_> = lacking.iter().map(|(name, _)| *name).collect();
     let of = match lacking {
         [(name, rank)] => format!("{} has {}", called(name), count(*rank, "dimension")),
         _ => format!("{} have fewer dimensions", count(lacking.len(), "array")),
     };
     let reason = format!(
-        "has {}, but {of}; to repack the others, add the option `skip` {}{of_all}, or name them with the option `only`",
+        "has {}, but {of}; to repack the others, add the option `skip` {}, or name them with the option `only`",
         count(lengths.len(), "number"),
-        shell_word(Path::new(&names.join(",")))
+        listed(&names)
     );
     Error::config(field, format_args!("{lengths:?}"), reason)
 }
@@ -101,11 +111,19 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
     }
 }
 
-/// Of what can't become another format where it stands.
-pub(super) fn in_place(path: &Path, from: Dialect, to: Dialect) -> Error {
-    let reason =
-        format!("is of {from} and would become {to}, in documents of other names; write the result to a new dataset");
-    Error::config("path", path.display(), reason)
+/// Of an array that can't become another format where it stands.
+pub(super) fn in_place(array: &Array, to: Dialect) -> Error {
+    let from = array.layout().dialect;
+    let reason = match array.shape().len() {
+        0 | 1 if !rules(from).shares_files => format!(
+            "is of {from} and has no rows and columns: such arrays are not changed in place; write the result to a new \
+             dataset, in which it is one of {to}"
+        ),
+        _ => format!(
+            "is of {from} and would become {to}, in documents of other names; write the result to a new dataset"
+        ),
+    };
+    Error::config("path", array.path().display(), reason)
 }
 
 /// Of names that leave no array of a dataset that has some.

@@ -30,6 +30,8 @@ pub(super) struct Selection<'a> {
     records: HashSet<String>,
     /// The result is a new dataset.
     copied: bool,
+    /// All that is chosen are arrays without rows and columns whose chunks are files: nothing goes along with others.
+    is_flat: bool,
 }
 
 impl<'a> Selection<'a> {
@@ -40,7 +42,10 @@ impl<'a> Selection<'a> {
     pub(super) fn new(nodes: &[Node], options: &'a RepackOptions) -> Result<Self> {
         let keys = |names: &'a [String]| names.iter().map(|name| name.trim_matches('/')).collect();
         let (only, skip, records) = (keys(&options.only), keys(&options.skip), own_records(nodes));
-        let selection = Self { options, only, skip, records, copied: false };
+        let mut selection = Self { options, only, skip, records, copied: false, is_flat: false };
+        let is_flat = |array: &Array| array.shape().len() < 2 && !array.layout().has_index();
+        let taken = nodes.iter().filter(|node| selection.takes(&node.name));
+        selection.is_flat = taken.filter_map(Node::array).all(is_flat);
         for (field, names) in [("only", &options.only), ("skip", &options.skip)] {
             if names.iter().any(String::is_empty) {
                 let reason = "is no name; name an array or a group, or the whole dataset by \"/\"";
@@ -96,9 +101,11 @@ impl<'a> Selection<'a> {
 
     /// Whether something is asked for that changes an array of Zarr v3 whose chunks are files, and stay files.
     fn is_changed(&self, node: &Node, array: &Array) -> bool {
-        let RepackOptions { codec, chunk, shard, ome, .. } = self.options;
-        // What groups now say of it goes into a new dataset, and it goes along.
-        let goes_along = ome.is_some() && self.copied && array.manifest().is_none();
+        let RepackOptions { codec, chunk, shard, index_location, index_checksum, ome, .. } = self.options;
+        let asks_for_shards = !shard.is_empty() || index_location.is_some() || index_checksum.is_some();
+        // What groups now say of it goes into a new dataset, and it goes along; or there is nothing else.
+        let goes_along = (ome.is_some() || (self.is_flat && !asks_for_shards)) && self.copied;
+        let goes_along = goes_along && array.manifest().is_none();
         self.stays_files(array)
             && (codec.is_some() || (!chunk.is_empty() && shard.is_empty()) || goes_along)
             && !array.shape().is_empty()

@@ -39,7 +39,8 @@ pub(super) fn note_of_resolution(
     options: &RepackOptions,
 ) -> Option<String> {
     let [x, y, z] = plan.array.layout.volume()?.resolution?;
-    if array.layout().volume().is_some() || options.volume.resolution.is_some() {
+    let old = array.layout().volume().and_then(|volume| volume.resolution);
+    if old.is_some() || options.volume.resolution.is_some() {
         return None;
     }
     let is_told = |dim: &Dim| dim.unit.as_deref().is_some_and(|unit| units::nanometers(unit).is_some());
@@ -57,13 +58,6 @@ pub(super) fn note_of_resolution(
             untold.join(", ")
         )
     })
-}
-
-/// The scale that an array was in a volume. An array of a volume has z, y and x last, or y and x alone.
-fn carried_scale<'a>(array: &Array, attributes: &'a Map<String, Value>) -> Option<&'a Value> {
-    let [outer @ .., y, x] = array.shape() else { return None };
-    let deep = outer.last().and_then(|z| scale(attributes, [*x, *y, *z]));
-    deep.or_else(|| scale(attributes, [*x, *y, 1]))
 }
 
 /// The folders in which a scale of this name stands below its volume, if it keeps them: those that could be a scale's
@@ -85,7 +79,7 @@ pub(super) fn keep_depth(config: &mut Config, array: &Array, attributes: &Map<St
     if rules(options.to()).numbers_chunks
         && !is_asked
         && !is_deep
-        && let Some([_, _, z]) = carried_scale(array, attributes).and_then(voxel_offset)
+        && let Some([_, _, z]) = scale(attributes, array.shape()).and_then(voxel_offset)
     {
         config.volume.voxel_offset[2] = z;
     }
@@ -108,7 +102,7 @@ pub(super) fn keep_key(
         let old = scale["resolution"].as_array();
         old.is_some_and(|old| old.len() == 3 && resolution(config).into_iter().zip(old).all(same))
     };
-    let carried = carried_scale(array, attributes).filter(is_same);
+    let carried = scale(attributes, array.shape()).filter(is_same);
     let carried = carried.and_then(|scale| scale["key"].as_str()).map(str::to_owned);
     let key = config.volume.key.take().or(carried)?;
     let folder = folder_of(&key);
@@ -124,7 +118,7 @@ pub(super) fn volume_of(array: &Array, attributes: &Map<String, Value>, options:
         return volume;
     }
     let Some(old) = array.layout().volume() else {
-        let offset = carried_scale(array, attributes).and_then(voxel_offset);
+        let offset = scale(attributes, array.shape()).and_then(voxel_offset);
         // What OME-Zarr says of the image counts: somebody may have changed it since.
         if let (Some(offset), [0, 0, 0], None) = (offset, volume.voxel_offset, first_image(attributes)) {
             volume.voxel_offset = offset;

@@ -68,7 +68,7 @@ pub(super) fn jobs(
         match node.kind {
             NodeKind::Group(None) if is_zarr3 && !selection.is_record(&node.name) => {
                 left.extend(node::ALL.map(|name| node.path.join(name)));
-                groups.push(group_of_zarr3(&node, false, &left_out)?);
+                groups.push(group_of_zarr3(&node, false, &left_out, &mut notes)?);
             }
             NodeKind::Array(ref source) if source.layout().rules().is_tree && is_taken(&node, selection) => {
                 left.extend([zarr2::ARRAY, zarr2::ATTRIBUTES].map(|name| node.path.join(name)));

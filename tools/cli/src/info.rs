@@ -48,7 +48,7 @@ fn to_text(description: &Description) -> String {
         None => "",
     };
     writeln!(text, "{kind}{state}").expect("a string takes it");
-    let (images, records): (Vec<_>, Vec<_>) = description.arrays.iter().partition(|array| array.shape.len() > 1);
+    let (images, flat): (Vec<_>, Vec<_>) = description.arrays.iter().partition(|array| array.shape.len() > 1);
     for array in images {
         let mut table = table([if array.path.is_empty() { "/" } else { &array.path }, ""]);
         table.add_rows(rows(array));
@@ -67,8 +67,12 @@ fn to_text(description: &Description) -> String {
     for note in &description.notes {
         writeln!(text, "\nnote: {note}").expect("a string takes it");
     }
-    if !records.is_empty() {
-        writeln!(text, "\n{}", records_table(&records).trim_fmt()).expect("a string takes it");
+    // What the writer keeps of each frame has a folder of its own.
+    let (records, others): (Vec<_>, Vec<_>) = flat.into_iter().partition(|array| is_record(&array.path));
+    for (title, arrays) in [("array", others), ("records", records)] {
+        if !arrays.is_empty() {
+            writeln!(text, "\n{}", table_of_lines(title, &arrays).trim_fmt()).expect("a string takes it");
+        }
     }
     text
 }
@@ -108,12 +112,17 @@ fn image_rows(array: &ArrayDescription) -> Vec<[String; 2]> {
     told.map(|(name, parts)| [name.to_owned(), parts.join(", ")]).collect()
 }
 
-/// Arrays of one dimension hold what is known of each frame; a line is enough for them.
-fn records_table(records: &[&ArrayDescription]) -> Table {
-    let mut table = table(["records", "type", "count", "files", "bytes"]);
-    for array in records {
+/// Whether an array is named as one of the records of frames.
+fn is_record(path: &str) -> bool {
+    path.rsplit('/').nth(1) == Some("records")
+}
+
+/// Arrays of one dimension, or none: a line is enough for them.
+fn table_of_lines(title: &str, arrays: &[&ArrayDescription]) -> Table {
+    let mut table = table([title, "type", "count", "files", "bytes"]);
+    for array in arrays {
         table.add_row([
-            array.path.clone(),
+            if array.path.is_empty() { "/".to_owned() } else { array.path.clone() },
             array.dtype.to_string(),
             joined(&array.shape, " x "),
             array.shard_files.to_string(),
