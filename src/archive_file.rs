@@ -137,6 +137,11 @@ impl ArchiveFile {
         self.path.parent().unwrap_or(&self.path)
     }
 
+    /// Whether another one made room for it, which is there still.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replaced.is_some()
+    }
+
     /// Whether the archive still has the name that it was made under.
     pub(crate) fn is_in_place(&self) -> bool {
         self.identity.is_at(&self.path)

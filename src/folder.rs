@@ -183,6 +183,11 @@ impl Folder {
         }
     }
 
+    /// Whether another one made room for it, which is there still.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replaced.is_some()
+    }
+
     /// Whether the folder still has the name that it was made under.
     pub(crate) fn is_in_place(&self) -> bool {
         self.held.identity.is_at(&self.held.path)

@@ -16,7 +16,10 @@ use crate::fs::system::open_unfollowed;
 use crate::fs::{LOCK_FILE, folders_above, is_partial};
 use crate::json;
 use crate::ome::multiscales::{self, Dataset, Multiscale};
+use crate::ome::xml;
 
+/// Folders around the array of a record, of labels of a field of a plate: none of this writer's lies deeper.
+const DEPTH_MAX: usize = 7;
 /// Names of what is in a group that are told.
 const NAMES_TOLD: usize = 3;
 
@@ -142,23 +145,42 @@ fn document(path: &Path) -> Option<Value> {
     json::parse(&bytes).ok()
 }
 
-/// Whether a writer's lock file is there, and nothing beside it but what a writer makes before the first document.
-fn is_begun(path: &Path) -> bool {
+/// Whether a writer's lock file is there, and nothing beside it but what a writer makes before the first document of
+/// the dataset, those of the groups, images and levels in it included.
+pub(crate) fn is_begun(path: &Path) -> bool {
     let is_lock = fs::symlink_metadata(path.join(LOCK_FILE)).is_ok_and(|found| found.is_file() && found.len() == 0);
     is_lock
         && all_in(path, |name, is_folder| match is_folder {
             false => name == LOCK_FILE || is_partial(name),
-            true => name == RECORDS && holds_only_documents(&path.join(name)),
+            true => holds_only_documents(&path.join(name), 1),
         })
 }
 
-/// Whether a folder of records has no record yet: no more than the documents of its arrays, a folder for each.
-fn holds_only_documents(records: &Path) -> bool {
-    let is_document = |name: &str| name == zarr3::DOCUMENT || is_partial(name);
-    all_in(records, |name, is_folder| match is_folder {
-        false => is_document(name),
-        true => all_in(&records.join(name), |name, is_folder| !is_folder && is_document(name)),
-    })
+/// Whether a folder so deep in a dataset has no chunk and no record yet: nothing but documents that a writer begins
+/// with.
+fn holds_only_documents(folder: &Path, depth: usize) -> bool {
+    let is_of_series = |name: &str| depth == 1 && folder.join(name).ends_with(xml::PATH);
+    depth <= DEPTH_MAX
+        && all_in(folder, |name, is_folder| match is_folder {
+            false => is_partial(name) || is_of_series(name) || (name == zarr3::DOCUMENT && is_first_document(folder)),
+            true => holds_only_documents(&folder.join(name), depth + 1),
+        })
+}
+
+/// Whether the document of a node is one that this writer begins with. Others hold attributes that somebody may miss,
+/// or are of an array that is none of an image's.
+fn is_first_document(node: &Path) -> bool {
+    let path = node.join(zarr3::DOCUMENT);
+    // A loss of power may leave it empty.
+    if fs::symlink_metadata(&path).is_ok_and(|found| found.len() == 0) {
+        return true;
+    }
+    let Some(found) = document(&path).filter(|found| found["zarr_format"] == 3) else { return false };
+    let attributes = found["attributes"].as_object();
+    let is_of_image = || node.parent().is_some_and(|image| image.ends_with(RECORDS) || image.join(RECORDS).is_dir());
+    let is_own = attributes.is_some_and(|attributes| attributes.contains_key(provenance::ATTRIBUTE));
+    attributes.is_none_or(|attributes| attributes.keys().all(|key| key == "ome" || key == provenance::ATTRIBUTE))
+        && (found["node_type"] == "group" || is_own || is_of_image())
 }
 
 /// Whether it holds for all files and folders in `path`. There may be nothing else; nor what can't be read.

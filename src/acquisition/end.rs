@@ -22,6 +22,8 @@ struct End {
     frames: u64,
     /// It was aborted before anything came, or is an image of a plate to which nothing came.
     is_empty: bool,
+    /// Nothing came that what the dataset was to replace would have to make room for.
+    gives_back: bool,
     /// All documents that were to be written are.
     is_told: bool,
 }
@@ -43,6 +45,10 @@ impl Acquisition {
     /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
     /// missing, and so do those beyond it for which the array has a place all the same, as in a stack or among channels
     /// that were begun; chunks that lack frames are written with the fill value in their place.
+    ///
+    /// Without any frame, an empty array stays. If it was to [replace](crate::Config::overwrite) a dataset, it
+    /// disappears, and that one is back when this returns; of several images, when the last has ended and the
+    /// [`Dataset`](crate::Dataset) is dropped, and none of them got a frame.
     ///
     /// # Errors
     ///
@@ -145,6 +151,7 @@ impl Acquisition {
             self.image.leave_out(&self.engine.plan);
         }
         let is_empty = is_left_out || (self.engine.aborting.load(Relaxed) && nothing_came);
+        let gives_back = nothing_came && self.image.root().replaces();
         let counters = &self.engine.counters;
         let lost = counters.frames_accepted.load(Relaxed).saturating_sub(counters.frames_written.load(Relaxed));
         if self.engine.aborting.load(Relaxed) && lost > 0 {
@@ -154,7 +161,7 @@ impl Acquisition {
         // From now on what was lost is missing for those who look at the counters, too.
         self.engine.counters.frames_missing.store(summary.frames_missing, Relaxed);
         let frames = self.engine.counters.newest_end.load(Relaxed);
-        End { summary, frames, is_empty, is_told: !is_empty }
+        End { summary, frames, is_empty, gives_back, is_told: !is_empty }
     }
 
     /// An error on the way to the end keeps what was written from being told.
@@ -170,7 +177,9 @@ impl Acquisition {
         if end.is_empty {
             return;
         }
-        self.image.root().keep();
+        if !end.gives_back {
+            self.image.root().keep();
+        }
         if let Err(error) = caught(|| self.write_lost(end.frames)) {
             self.engine.first_error.set(error);
         }
@@ -199,7 +208,7 @@ impl Acquisition {
     }
 
     fn conclude(&self, end: End) -> Result<Summary, Unfinished> {
-        let End { mut summary, is_empty, is_told, .. } = end;
+        let End { mut summary, is_empty, gives_back, is_told, .. } = end;
         if is_told {
             let synced = self.engine.counters.frames_synced.load(Relaxed);
             // What was durable before that stays so.
@@ -211,6 +220,10 @@ impl Acquisition {
             summary.shape = self.image.shape();
             summary.notes.extend(self.note_of_early_end(&summary.shape));
             summary.levels = self.levels.summary();
+        }
+        if gives_back {
+            summary.notes.extend(self.note_of_former());
+        } else if !is_empty {
             self.write_manifest(&mut summary);
         }
         summary.elapsed = self.lender.started.get().map(Instant::elapsed).unwrap_or_default();
@@ -256,6 +269,20 @@ impl Acquisition {
         let (planned, got) = (self.engine.plan.array.layout.shape.first()?, shape.first()?);
         (got < planned)
             .then(|| format!("the array ends with its last frame: {got} long in its first dimension, not {planned}"))
+    }
+
+    /// What to say of the dataset that this one was to replace, when no frame came: it has its name again as soon as
+    /// nobody holds this one any more.
+    fn note_of_former(&self) -> Option<String> {
+        let root = self.image.root();
+        let note = match root.has_several() {
+            false => "no frame came, so the dataset that it was to replace is back",
+            true => {
+                "no frame came; where none comes to another image either, the dataset that these were to replace is \
+                 back"
+            }
+        };
+        (!root.is_kept() && root.is_in_place()).then(|| note.to_owned())
     }
 
     /// The last documents could not be written: those that are there may tell of fewer frames than the shards hold.

@@ -190,7 +190,7 @@ impl Collection {
         to.put(&zarr3::document_at("OME"), &zarr3::group(json!({"ome": ome::series_attributes(version, &names)})))?;
         let described = self.series().map(|image| (image.name.clone(), &image.config, &image.shape[..]));
         let xml = ome::xml::metadata_xml(&described.collect::<Vec<_>>());
-        to.put_bytes("OME/METADATA.ome.xml", xml.into_bytes())?;
+        to.put_bytes(ome::xml::PATH, xml.into_bytes())?;
         self.changed.clear();
         self.changed_labels.clear();
         Ok(())

@@ -211,6 +211,20 @@ impl Root {
         }
     }
 
+    /// Whether there is a dataset that this one takes the place of, unless nothing comes of it.
+    pub(crate) fn replaces(&self) -> bool {
+        match &self.location {
+            Location::Folder(folder) => folder.replaces(),
+            Location::Archive(file) => file.replaces(),
+            Location::Storage(_) => false,
+        }
+    }
+
+    /// Whether it may have more than one image.
+    pub(crate) fn has_several(&self) -> bool {
+        self.collection.is_some()
+    }
+
     /// The folder, if it is one.
     #[cfg(feature = "offline")]
     pub(crate) fn folder(&self) -> Option<&Path> {

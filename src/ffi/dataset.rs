@@ -110,7 +110,8 @@ pub unsafe extern "C" fn sw_dataset_acquisition(
 }
 
 /// Gives the handle back. Acquisitions of the dataset go on; the dataset is unlocked when the last of them is freed.
-/// One in which nothing was acquired disappears.
+/// One in which no image was finished or got a frame disappears; without a frame, also with sw_finish, one that it was
+/// to replace is back.
 ///
 /// Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
 #[unsafe(no_mangle)]

@@ -120,6 +120,10 @@ pub extern "C" fn sw_close(acquisition: *mut sw_acquisition) -> sw_status {
 /// closed, the documents completed. Numbers below the newest that never came count as missing, and so do those beyond
 /// it for which the array has a place all the same, as in a stack or among channels that were begun.
 ///
+/// If no frame was committed, an empty array stays. One that was to replace a dataset (`overwrite` of sw_config, or of
+/// sw_dataset_create) disappears, and what it was to replace is back; of several images, when all have ended without a
+/// frame and sw_dataset_free was called.
+///
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call
 /// again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be
 /// committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
@@ -160,8 +164,8 @@ pub unsafe extern "C" fn sw_finish(
 }
 
 /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
-/// If no frame was committed, the dataset disappears, also with sw_finish, and one that it was to replace is back. A
-/// sw_finish that is under way ends sooner. If the run has ended, nothing happens.
+/// If no frame was committed, the dataset disappears, and one that it was to replace is back. A sw_finish that is under
+/// way ends sooner. If the run has ended, nothing happens.
 ///
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 /// to close.

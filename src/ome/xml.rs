@@ -9,7 +9,10 @@ use super::{CHANNEL_ELEMENTS_MAX, rgb};
 use crate::config::{Config, Dim, DimKind};
 use crate::dtype::Dtype;
 
-/// `OME/METADATA.ome.xml`: for each image its name, its configuration and the array's shape.
+/// Where it stands in a dataset.
+pub(crate) const PATH: &str = "OME/METADATA.ome.xml";
+
+/// What stands at [`PATH`]: for each image its name, its configuration and the array's shape.
 ///
 /// Readers match images by position, so the order must be that of [`series_attributes`].
 pub(crate) fn metadata_xml(images: &[(String, &Config, &[u64])]) -> String {

@@ -39,6 +39,26 @@ def test_the_old_data_is_not_to_be_removed_while_there_is_no_new(tool, replaced)
     assert not old.exists() and "replaced" not in tool("verify", path)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["o.zarr", "o.ozx"])
+def test_a_run_interrupted_before_its_first_frame_gives_the_old_data_back(tool, command, tmp_path, name, number):
+    path = tmp_path / name
+    tool("replay", "synthetic", path, *CAMERA, "--frames", "5")
+    words = ["replay", "synthetic", path, *CAMERA, "--frames", "5", "--overwrite", "--wait", "--json"]
+    streams = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.PIPE)
+    run = subprocess.Popen([command, *words], text=True, **streams)
+    while "ready" not in run.stderr.readline():
+        assert run.poll() is None
+    run.send_signal(number)
+    # Its standard input stays open: a run that waits for a line ends by the signal alone.
+    report = json.loads(run.stdout.read())
+    assert run.wait() == 130 and report["interrupted"] and report["frames_written"] == 0
+    assert "no frame came, so the dataset that it was to replace is back" in report["notes"]
+    assert [left.name for left in tmp_path.iterdir()] == [name]
+    store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else path
+    assert zarr.open_group(store, mode="r")["0"].shape == (5, 48, 64)
+
+
 def test_where_there_are_frames_both_are_to_be_looked_at(tool, replaced, tmp_path):
     path, old = replaced
     tool("replay", "synthetic", tmp_path / "b.zarr", *CAMERA, "--frames", "5")

@@ -15,8 +15,7 @@ use crate::fs::document;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
 use crate::ome::multiscales;
-
-const XML: &str = "OME/METADATA.ome.xml";
+use crate::ome::xml;
 
 /// A document that is replaced as a whole.
 #[derive(Debug)]
@@ -93,7 +92,7 @@ pub(super) fn edit(
 
 /// The sizes of several images in OME-XML: the one of the dimension that grew.
 fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<DocumentChange>) -> Result<()> {
-    let path = root.join(XML);
+    let path = root.join(xml::PATH);
     let series = tree.group("OME").and_then(|group| group.attributes.pointer("/ome/series")?.as_array());
     let is_link = path.is_symlink();
     let Some(series) = series.filter(|_| !is_link) else { return Ok(()) };
@@ -113,7 +112,7 @@ fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Docum
         }
     }
     if after != before {
-        changes.push(DocumentChange { key: XML.to_owned(), bytes: after.into_bytes() });
+        changes.push(DocumentChange { key: xml::PATH.to_owned(), bytes: after.into_bytes() });
     }
     Ok(())
 }

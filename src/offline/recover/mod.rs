@@ -23,12 +23,14 @@ use std::path::{Path, PathBuf};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::ranges::Ranges;
+use crate::replaceable;
 use archive::FoundArchive;
 use documents::DocumentChange;
 use image::ImagePlan;
@@ -78,14 +80,16 @@ impl Recover {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] while a writer is at work; [`Error::Unsupported`] when there is no image of this crate's
-    /// writer with shards, but for one that was finished and then repacked; [`Error::Format`] when a document is
-    /// broken; [`Error::Io`] when the system refuses something; [`Error::Config`] for threads that can't be had.
+    /// [`Error::Locked`] while a writer is at work; [`Error::NotFound`] when it was stopped while it began, and there
+    /// is nothing to be read yet; [`Error::Unsupported`] when there is no image of this crate's writer with shards, but
+    /// for one that was finished and then repacked; [`Error::Format`] when a document is broken; [`Error::Io`] when the
+    /// system refuses something; [`Error::Config`] for threads that can't be had.
     pub fn new(path: impl AsRef<Path>, options: &RecoverOptions) -> Result<Self> {
         let root = path.as_ref();
         let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
         // A writer's documents come one by one.
         Lock::look_around(&root)?;
+        refuse_begun(&root)?;
         let take = || match options.apply {
             true => Lock::take(&root).map(Some),
             false => Lock::look(&root).map(|()| None),
@@ -135,12 +139,47 @@ pub(super) fn replaced(root: &Path, tree: &Tree) -> Vec<(PathBuf, String)> {
     let found = hierarchy::replaced(root);
     // Frames are looked for only where there is something to bring back.
     let is_empty = !found.is_empty() && frames(root, tree).is_ok_and(|frames| frames == 0);
-    let is_old_empty = |old: &Path| Tree::walk(old).and_then(|tree| frames(old, &tree)).is_ok_and(|frames| frames == 0);
     let with_words = |old: PathBuf| {
-        let what = replaced::words(root, &old, is_empty, is_empty && is_old_empty(&old));
+        let what = replaced::words(root, &old, is_empty, is_empty && has_no_frame(&old));
         (old, what)
     };
     found.into_iter().map(with_words).collect()
+}
+
+/// Refuses what a run left that was killed before its dataset could be opened: no frame had come by then. The error
+/// says what to do.
+pub(super) fn refuse_begun(root: &Path) -> Result<()> {
+    if !is_begun(root) {
+        return Ok(());
+    }
+    Lock::look(root)?;
+    let found = hierarchy::replaced(root);
+    let way_on = match found.is_empty() {
+        true => "; remove it, or begin again with overwrite".to_owned(),
+        false => found.iter().map(|old| told_of(root, old)).collect(),
+    };
+    let reason = format!("has nothing to be read yet: its run was killed while it began, so no frame is lost{way_on}");
+    Err(Error::not_found(root, reason))
+}
+
+/// What the refusal of what stands at `root` says of a dataset that it was to replace.
+fn told_of(root: &Path, old: &Path) -> String {
+    format!("; {} {}", old.display(), replaced::words(root, old, true, has_no_frame(old)))
+}
+
+/// Whether a run began, and no more: a folder without the first document, or an archive that has nothing in it.
+fn is_begun(root: &Path) -> bool {
+    replaceable::is_begun(root) || (is_archive_name(root) && is_empty_file(root))
+}
+
+fn is_empty_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0)
+}
+
+/// Whether the dataset that a run was to replace is known to have no frame. By its hidden name nobody sees what it is.
+fn has_no_frame(old: &Path) -> bool {
+    let frames = || Tree::walk(old).and_then(|tree| frames(old, &tree));
+    replaceable::is_begun(old) || is_empty_file(old) || frames().is_ok_and(|frames| frames == 0)
 }
 
 /// How many frames there are in all images of this crate's writer.

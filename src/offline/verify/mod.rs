@@ -28,6 +28,7 @@ use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
+use crate::offline::recover::refuse_begun;
 use crate::sync::Unpoisoned;
 use crate::words::{HAS, IS, count, count_that, of_number};
 use books::Books;
@@ -144,6 +145,7 @@ impl Verify {
     pub fn run(&self) -> Result<Verification> {
         Lock::look_around(&self.root)?;
         Lock::look_below(&self.root)?;
+        refuse_begun(&self.root)?;
         let tree = Tree::walk(&self.root)?;
         tree.check_unwritten()?;
         let books = books::all(&tree);

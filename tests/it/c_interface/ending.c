@@ -206,9 +206,28 @@ static void counts_what_was_lost(void) {
     HOLDS(sw_free(acquisition) == SW_OK);
 }
 
+/* A run that ends without a frame gives back what it was to replace: here, the frames of the run before. */
+static void gives_back_what_it_was_to_replace(const char *path) {
+    sw_config config = good();
+    config.overwrite = 1;
+    for (int together = 0; together < 2; together++) {
+        HOLDS(sw_create(path, &config, &acquisition) == SW_OK);
+        const sw_status status =
+            together ? sw_finish_all(&acquisition, 1, SW_FOREVER) : sw_finish(acquisition, SW_FOREVER, NULL);
+        HOLDS(status == SW_OK);
+        char shard[4096], summary[65536];
+        HOLDS(snprintf(shard, sizeof shard, "%s/0/c/0/0/0", path) < (int)sizeof shard);
+        HOLDS(access(shard, F_OK) == 0);
+        HOLDS(sw_summary_json(acquisition, summary, sizeof summary, NULL) == SW_OK);
+        HOLDS(strstr(summary, "the dataset that it was to replace is back"));
+        HOLDS(sw_free(acquisition) == SW_OK);
+    }
+}
+
 int main(int count, char **arguments) {
     if (count != 2) return 2;
     ends_by_events(arguments[1]);
+    gives_back_what_it_was_to_replace(arguments[1]);
     tells_before_it_returns();
     wakes_all_who_wait();
     ends_within_storage();

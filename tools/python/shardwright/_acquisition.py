@@ -144,6 +144,9 @@ class Acquisition(_core.Acquisition):
 
         Frames that are still on loan can't be committed any more. May be called again.
 
+        Without any frame, an empty array stays. If it was to replace a dataset (``overwrite``), it disappears, and that
+        one is back; of several images, when the dataset is closed and none of them got a frame.
+
         Parameters
         ----------
         timeout : float, optional
@@ -169,7 +172,7 @@ class Acquisition(_core.Acquisition):
     def abort(self, timeout: float | None = None) -> bool:
         """End the run at once: frames that wait in the ring are lost; what is in a shard stays.
 
-        If no frame was committed, the dataset disappears.
+        If no frame was committed, the dataset disappears, and one that it was to replace is back.
 
         Returns
         -------

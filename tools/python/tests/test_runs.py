@@ -181,6 +181,19 @@ def test_what_is_in_the_way(start: Start, tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr"), picture(1)[None])
 
 
+def test_a_run_without_a_frame_gives_back_what_it_was_to_replace(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "run.ome.zarr"
+    with start() as acq:
+        acq.append(picture(0))
+    with start(overwrite=True) as acq:
+        pass
+    assert "no frame came, so the dataset that it was to replace is back" in acq.summary.notes
+    with sw.create_dataset(path, overwrite=True) as dataset, dataset.acquisition("left", acq.config):
+        pass
+    np.testing.assert_array_equal(stored(path), picture(0)[None])
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_exceptions_of_the_block_finish_the_run(start: Start, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), start() as acq:
         acq.append(picture(0))

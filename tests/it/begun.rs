@@ -1,0 +1,178 @@
+//! What a run leaves that was killed while it began: nothing to be read yet, and perhaps a dataset that it was to replace.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::stopped::{files, finished, restore};
+use crate::common::{checked, recovered, tiny};
+use serde_json::json;
+use shardwright::offline::Array;
+use shardwright::{Acquisition, Config, Dataset, Downsampling, Error, Plate};
+
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+fn config() -> Config {
+    let pyramid = Some(Downsampling { levels: Some(1), ..Downsampling::default() });
+    Config { overwrite: true, pyramid, ..tiny(None, 32) }
+}
+
+/// What is there of a run before the document at its root.
+fn begun(path: &Path) -> Files {
+    let mut found = files(path);
+    found.remove(Path::new("zarr.json")).unwrap();
+    // They come behind it.
+    found.retain(|path, _| !path.iter().any(|part| part == "c"));
+    assert_eq!(found[Path::new(".shardwright.lock")], b"");
+    found
+}
+
+/// The same when none of the documents has its name yet.
+fn partial(begun: &Files) -> Files {
+    let name = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_named = name.starts_with('.');
+        if is_named { path.clone() } else { path.with_file_name(format!(".{name}.partial")) }
+    };
+    begun.iter().map(|(path, bytes)| (name(path), bytes.clone())).collect()
+}
+
+/// What one image, several images and a plate begin with.
+fn all_begun(folder: &Path) -> Vec<(&'static str, Files)> {
+    let path = folder.join("begins.zarr");
+    let image = Acquisition::create(&path, config()).unwrap();
+    let mut found = vec![("image", begun(&path))];
+    image.abort();
+    let dataset = Dataset::create(&path).unwrap();
+    let runs = ["left", "right", "left/labels/cells"].map(|name| dataset.acquisition(name, tiny(None, 32)).unwrap());
+    found.push(("images", begun(&path)));
+    drop((dataset, runs));
+    let dataset = Dataset::create(&path).unwrap().with_plate(Plate::new(2, 3)).unwrap();
+    let runs = dataset.acquisitions(["A/1/0", "A/1/1", "B/3/0"].map(|name| (name, config()))).unwrap();
+    found.push(("plate", begun(&path)));
+    drop((dataset, runs));
+    assert!(!path.exists());
+    let partials: Vec<_> = found.iter().map(|(kind, begun)| (*kind, partial(begun))).collect();
+    found.into_iter().chain(partials).collect()
+}
+
+/// What recovery and check say of a dataset that can't be opened.
+fn refused(path: &Path) -> [Error; 2] {
+    [recovered(path, false).map(drop).unwrap_err(), checked(path).map(drop).unwrap_err()]
+}
+
+#[test]
+fn is_told_and_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    for (kind, begun) in all_begun(folder.path()) {
+        restore(&path, &begun);
+        for error in refused(&path) {
+            assert!(matches!(error, Error::NotFound { .. }), "{kind}: {error:?}");
+            let says = ["its run was killed while it began, so no frame is lost", "remove it, or begin again with"];
+            says.iter().for_each(|says| assert!(error.to_string().contains(says), "{kind}: {error}"));
+        }
+        assert!(files(&path) == begun, "{kind}");
+        finished(&path, &config(), &[0]);
+        assert_eq!(Array::open(&path).unwrap().shape(), [1, 16, 16], "{kind}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn is_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let group = json!({"zarr_format": 3, "node_type": "group", "attributes": {"operator": "Ada"}});
+    let array = json!({"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8"});
+    let foreign = [
+        ("notes.txt", "five years".to_owned()),
+        ("records/frame_number/c/0", "a record".to_owned()),
+        ("0/c/0/0/0", "a shard".to_owned()),
+        ("OME/notes.txt", "five years".to_owned()),
+        ("A/METADATA.ome.xml", "<OME/>".to_owned()),
+        ("A/1/0/0/c/0/0/0", "a shard".to_owned()),
+        ("raw/zarr.json", group.to_string()),
+        ("raw/image/zarr.json", array.to_string()),
+        ("raw/zarr.json", "no document".to_owned()),
+    ];
+    for (kind, begun) in all_begun(folder.path()) {
+        for (name, text) in &foreign {
+            restore(&path, &begun);
+            fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
+            fs::write(path.join(name), text).unwrap();
+            let before = files(&path);
+            let error = Acquisition::create(&path, config()).map(Acquisition::abort).unwrap_err();
+            assert!(matches!(error, Error::Conflict { .. }), "{kind}, {name}: {error}");
+            for error in refused(&path) {
+                assert!(!error.to_string().contains("killed"), "{kind}, {name}: {error}");
+            }
+            assert!(files(&path) == before, "{kind}, {name}");
+        }
+        // Somebody's links lead anywhere.
+        restore(&path, &begun);
+        std::os::unix::fs::symlink(folder.path(), path.join("link")).unwrap();
+        Acquisition::create(&path, config()).map(Acquisition::abort).unwrap_err();
+    }
+}
+
+#[test]
+fn does_not_hide_what_it_was_to_replace() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = all_begun(folder.path()).swap_remove(0).1;
+    for name in ["run.zarr", "run.ozx"] {
+        let [path, aside] =
+            [name.to_owned(), format!(".{name}.replaced-0a1b2c3d")].map(|name| folder.path().join(name));
+        finished(&path, &config(), &[0, 1, 2]);
+        let before = files(&path);
+        for again in [false, true] {
+            fs::rename(&path, &aside).unwrap();
+            match name {
+                "run.zarr" => restore(&path, &image),
+                _ => fs::write(&path, "").unwrap(),
+            }
+            for error in refused(&path) {
+                let text = error.to_string();
+                assert!(text.contains("its run was killed while it began, so no frame is lost"), "{text}");
+                assert!(text.contains(aside.to_str().unwrap()) && text.contains("it is whole"), "{text}");
+            }
+            let text = refused(&path)[usize::from(again)].to_string();
+            let shell = text.split_once("no frame: ").unwrap().1.split_once(" brings it back").unwrap().0;
+            assert!(Command::new("sh").args(["-c", shell]).status().unwrap().success());
+            assert!(files(&path) == before, "{name}");
+            let empty = folder.path().join(format!("{name}.empty"));
+            if empty.is_dir() { fs::remove_dir_all(empty) } else { fs::remove_file(empty) }.unwrap();
+        }
+        // Begun twice, neither has anything.
+        fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)).unwrap();
+        match name {
+            "run.zarr" => [&path, &aside].iter().for_each(|path| restore(path, &image)),
+            _ => [&path, &aside].iter().for_each(|path| fs::write(path, "").unwrap()),
+        }
+        refused(&path).iter().for_each(|error| assert!(error.to_string().contains("remove both"), "{error}"));
+    }
+}
+
+#[test]
+fn an_empty_archive_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ozx");
+    fs::write(&path, "").unwrap();
+    for error in refused(&path) {
+        let text = error.to_string();
+        assert!(text.contains("no frame is lost; remove it, or begin again with overwrite"), "{text}");
+    }
+    finished(&path, &config(), &[0]);
+    assert_eq!(Array::open(&path).unwrap().shape()[0], 1);
+}
+
+#[test]
+fn a_run_that_begins_is_not_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let dataset = Dataset::create(&path).unwrap();
+    assert_eq!(files(&path).into_keys().collect::<Vec<_>>(), [Path::new(".shardwright.lock")]);
+    refused(&path).iter().for_each(|error| assert!(matches!(error, Error::Locked { .. }), "{error}"));
+    drop(dataset);
+}
