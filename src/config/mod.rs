@@ -447,8 +447,8 @@ pub struct Channel {
     #[serde(default = "white")]
     pub color: String,
     /// The pixel values that viewers show as black and as full colour. `None`: a window that holds all but the darkest
-    /// and the brightest thousandth of the pixels of the channel's first 8 frames, or, in a red, green and blue image
-    /// of `u8`, the whole range of the type.
+    /// and the brightest thousandth of the pixels of the channel's first 8 frames, of which those of one value say
+    /// nothing, or, in a red, green and blue image of `u8`, the whole range of the type.
     #[serde(default)]
     pub window: Option<(f64, f64)>,
 }

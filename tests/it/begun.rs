@@ -1,4 +1,4 @@
-//! What a run leaves that was killed while it began: nothing to be read yet, and perhaps a dataset that it was to replace.
+//! What a run leaves that was killed while it began: nothing to be read yet, and perhaps what it was to replace.
 
 use std::collections::BTreeMap;
 use std::fs;
