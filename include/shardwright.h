@@ -284,8 +284,8 @@ typedef struct sw_config {
     size_t affinity_count;
     // How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then
     // becomes durable, and readers see it. They wait for shards that are being closed: many small shards on a slow
-    // device delay them, by seconds where it is far behind. 0: only when a shard is full, and at the end. Default
-    // 1000.
+    // device delay them, by seconds where it is far behind. 0: only when a shard is full, and at the end. Beyond
+    // 1000, also when a shard is full. Default 1000.
     uint64_t checkpoint_every_ms;
     // Per-frame record fields beyond the frame number and the two timestamps. Default null.
     const struct sw_record_field *record_fields;

@@ -226,7 +226,7 @@ pub enum Error {
     )]
     InCallback,
     /// The acquisition was finished or aborted; no more frames are taken.
-    #[error("the acquisition has ended; no more frames are taken")]
+    #[error("the acquisition has ended, and takes nothing more")]
     Ended,
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Acquisition;
 use crate::config::{FrameLayout, RingFull};
 use crate::error::{Error, Result};
+use crate::frame::FrameMut;
 use crate::pixels::Roi;
 use crate::plan::FramePlan;
 use crate::record::Record;
@@ -29,6 +30,33 @@ impl Appended {
     }
 }
 
+/// Where the frames of a call get their buffers: who takes them, and how long the whole call waits; `None`: for ever.
+pub(crate) struct BufferSource<'a> {
+    take: &'a dyn Fn(Option<Duration>) -> Result<FrameMut>,
+    wait: Option<Duration>,
+    start: Instant,
+}
+
+impl<'a> BufferSource<'a> {
+    pub(crate) fn new(take: &'a dyn Fn(Option<Duration>) -> Result<FrameMut>, wait: Option<Duration>) -> Self {
+        Self { take, wait, start: Instant::now() }
+    }
+
+    /// How long the call may still wait.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.wait.map(|wait| wait.saturating_sub(self.start.elapsed()))
+    }
+
+    pub(super) fn next(&self) -> Result<FrameMut> {
+        (self.take)(self.left())
+    }
+
+    /// One that is free now.
+    pub(super) fn free(&self) -> Result<FrameMut> {
+        (self.take)(Some(Duration::ZERO))
+    }
+}
+
 impl Acquisition {
     /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next
     /// numbers.
@@ -44,7 +72,7 @@ impl Acquisition {
     /// As [`append`](Self::append), for frames that are cut out of a larger buffer: rows start `row_stride` bytes
     /// apart, and the last row may end with the buffer. Every frame gets the same record.
     pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
-        self.append_within(pixels, row_stride, record, self.patience())
+        self.append_within(pixels, row_stride, record, BufferSource::new(&self.taking(), self.patience()))
     }
 
     /// As [`append_with`](Self::append_with), but the whole call waits at most so long, whatever the configuration
@@ -56,7 +84,7 @@ impl Acquisition {
         record: Record,
         timeout: Duration,
     ) -> Result<Appended> {
-        self.append_within(pixels, row_stride, record, Some(timeout))
+        self.append_within(pixels, row_stride, record, BufferSource::new(&self.taking(), Some(timeout)))
     }
 
     /// As [`append_with`](Self::append_with) of `bytes` bytes from `pixels` on, which other threads may write
@@ -77,20 +105,24 @@ impl Acquisition {
     ) -> Result<Appended> {
         let pixels = Pixels { start: pixels, bytes, row_stride, roi: None };
         // SAFETY: as the caller promises.
-        unsafe { self.append_pixels(pixels, record, wait.map_or_else(|| self.patience(), Some)) }
+        unsafe { self.append_pixels(pixels, record, BufferSource::new(&self.taking(), wait.or(self.patience()))) }
     }
 
-    /// `None`: waits for ever.
+    /// As the acquisition itself takes buffers.
+    pub(super) fn taking(&self) -> impl Fn(Option<Duration>) -> Result<FrameMut> {
+        |wait| self.acquire_within(wait)
+    }
+
     pub(crate) fn append_within(
         &self,
         pixels: &[u8],
         row_stride: usize,
         record: Record,
-        wait: Option<Duration>,
+        buffers: BufferSource<'_>,
     ) -> Result<Appended> {
         let pixels = Pixels { start: pixels.as_ptr(), bytes: pixels.len(), row_stride, roi: None };
         // SAFETY: the slice outlives the call.
-        unsafe { self.append_pixels(pixels, record, wait) }
+        unsafe { self.append_pixels(pixels, record, buffers) }
     }
 
     /// # Safety
@@ -100,17 +132,15 @@ impl Acquisition {
         &self,
         pixels: Pixels,
         record: Record,
-        wait: Option<Duration>,
+        buffers: BufferSource<'_>,
     ) -> Result<Appended> {
-        let start = Instant::now();
         let part = Part::new(&self.engine.plan.frame, pixels.roi)?;
         let (frames, frame_stride) = part.rows(pixels.row_stride).frames(pixels.bytes)?;
         // Before a full ring lets frames go that no record would have been for.
         self.check_record(&record)?;
         let mut done = Appended::default();
         for at in 0..frames {
-            let left = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
-            match self.check_next().and_then(|()| self.acquire_within(left())) {
+            match self.check_next().and_then(|()| buffers.next()) {
                 Ok(mut slot) => {
                     pixels.roi.map_or(Ok(()), |roi| slot.pad(roi))?;
                     // SAFETY: `frames` saw that this many whole frames are there.

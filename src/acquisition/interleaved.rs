@@ -1,9 +1,9 @@
 //! Colours that a camera interleaves, taken apart while they are copied into the ring.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Acquisition;
-use super::append::{Appended, Rows};
+use super::append::{Appended, BufferSource, Rows};
 use crate::error::{Error, Result};
 use crate::frame::FrameMut;
 use crate::pixels::Interleaved;
@@ -44,19 +44,23 @@ impl Acquisition {
         row_stride: usize,
         record: Record,
     ) -> Result<Appended> {
-        self.append_interleaved_within(pixels, samples, row_stride, record, self.patience())
+        self.append_interleaved_within(
+            pixels,
+            samples,
+            row_stride,
+            record,
+            BufferSource::new(&self.taking(), self.patience()),
+        )
     }
 
-    /// `None`: waits for ever.
     pub(crate) fn append_interleaved_within(
         &self,
         pixels: &[u8],
         samples: usize,
         row_stride: usize,
         record: Record,
-        wait: Option<Duration>,
+        buffers: BufferSource<'_>,
     ) -> Result<Appended> {
-        let start = Instant::now();
         let picture = Picture::new(&self.engine.plan, self.engine.ring.frames(), samples, row_stride)?;
         self.check_record(&record)?;
         let mut done = Appended::default();
@@ -65,7 +69,7 @@ impl Acquisition {
             if let Err(error) = self.check_next().and_then(|()| self.check_first_channel(samples)) {
                 return done.unless_some(error);
             }
-            match self.loans(samples, wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
+            match loans(samples, &buffers) {
                 Ok(mut frames) => {
                     picture.take_apart(&pixels[at * picture_stride..], &mut frames);
                     for frame in frames.into_iter().flatten() {
@@ -99,27 +103,26 @@ impl Acquisition {
         );
         Err(Error::config("samples", samples, reason))
     }
+}
 
-    /// This many buffers, or none.
-    fn loans(&self, count: usize, wait: Option<Duration>) -> Result<Frames> {
-        let start = Instant::now();
-        loop {
-            let left = wait.map(|wait| wait.saturating_sub(start.elapsed()));
-            let mut frames: Frames = [Some(self.acquire_within(left)?), None, None, None];
-            let mut lacking = None;
-            for place in &mut frames[1..count] {
-                match self.acquire_within(Some(Duration::ZERO)) {
-                    Ok(frame) => *place = Some(frame),
-                    Err(error) => lacking = Some(error),
-                }
+/// This many buffers, or none.
+fn loans(count: usize, buffers: &BufferSource<'_>) -> Result<Frames> {
+    loop {
+        let left = buffers.left();
+        let mut frames: Frames = [Some(buffers.next()?), None, None, None];
+        let mut lacking = None;
+        for place in &mut frames[1..count] {
+            match buffers.free() {
+                Ok(frame) => *place = Some(frame),
+                Err(error) => lacking = Some(error),
             }
-            match lacking {
-                None => return Ok(frames),
-                Some(error) if !error.is_ring_full() || left == Some(Duration::ZERO) => return Err(error),
-                Some(_) => drop(frames),
-            }
-            std::thread::sleep(LOOK_UP_EVERY);
         }
+        match lacking {
+            None => return Ok(frames),
+            Some(error) if !error.is_ring_full() || left == Some(Duration::ZERO) => return Err(error),
+            Some(_) => drop(frames),
+        }
+        std::thread::sleep(LOOK_UP_EVERY);
     }
 }
 

@@ -107,8 +107,9 @@ pub struct Config {
     /// How often open shards, documents and per-frame records on disk catch up with the run: what is in its slot then
     /// becomes durable, and readers see it. So do frames of a chunk that got none since the last time and waits for
     /// more. Zero: only when a shard is full, and at the end. So it is also with an index at the start that has a
-    /// checksum and more than 31 chunks, because it can't be replaced safely. Open shards whose indexes are longer than
-    /// 10 MiB together get new ones less often: see [`durability`](crate::guide::durability).
+    /// checksum and more than 31 chunks, because it can't be replaced safely. Beyond a second, also when a shard is
+    /// full. Open shards whose indexes are longer than 10 MiB together get new ones less often: see
+    /// [`durability`](crate::guide::durability).
     pub checkpoint_every: Duration,
     /// Per-frame record fields beyond the frame number and the two timestamps.
     pub record_fields: Vec<RecordField>,
@@ -446,8 +447,8 @@ pub struct Channel {
     #[serde(default = "white")]
     pub color: String,
     /// The pixel values that viewers show as black and as full colour. `None`: a window that holds all but the darkest
-    /// and the brightest thousandth of the pixels of the channel's first 8 frames, or, in a red, green and blue image
-    /// of `u8`, the whole range of the type.
+    /// and the brightest thousandth of the pixels of the channel's first 8 frames, of which those of one value say
+    /// nothing, or, in a red, green and blue image of `u8`, the whole range of the type.
     #[serde(default)]
     pub window: Option<(f64, f64)>,
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::archive_file::is_archive_name;
 use crate::config::Config;
@@ -17,6 +17,9 @@ use crate::format::zarr3::DOCUMENT;
 use crate::format::{consolidated, rules, zarr3};
 use crate::fs::{absolute, folders_above, make_file};
 use crate::json;
+
+/// The group of an image's labels, and its list of them.
+const LABELS: &str = "labels";
 
 /// Groups that were looked at, and can have the image among them.
 #[derive(Debug)]
@@ -48,8 +51,12 @@ impl Around {
         let (mut lacking, mut notes) = (Vec::new(), Vec::new());
         for folder in folders {
             match group(&folder, folder == root)? {
-                Some(document) => notes.extend(note(&folder, &document)),
+                Some(document) => {
+                    notes.extend(note(&folder, &document));
+                    notes.extend(note_of_labels(&folder, Some(&document), &path, config));
+                }
                 None => {
+                    notes.extend(note_of_labels(&folder, None, &path, config));
                     let is_there = folder.is_dir();
                     lacking.push((folder, is_there));
                 }
@@ -61,6 +68,7 @@ impl Around {
             }
             if let Some(document) = group(above, true)? {
                 notes.extend(note(above, &document));
+                notes.extend(note_of_labels(above, Some(&document), &path, config));
             }
         }
         Ok(Self { path, lacking, notes })
@@ -172,6 +180,35 @@ fn note(folder: &Path, document: &Value) -> Option<String> {
     let ome = document.pointer("/attributes/ome")?;
     let list = ["plate", "well", "bioformats2raw.layout", "series"].into_iter().find(|list| ome.get(list).is_some())?;
     Some(format!("{} lists images (its {list}), and not this one", folder.display()))
+}
+
+/// What to say of the group of an image's labels, by whose list viewers find them, where it does not name this image.
+fn note_of_labels(folder: &Path, document: Option<&Value>, path: &Path, config: &Config) -> Option<String> {
+    let ome = document.and_then(|document| document.pointer("/attributes/ome"));
+    let listed = ome.and_then(|ome| ome[LABELS].as_array());
+    let is_image = |group: &Path| {
+        let document = read(&group.join(DOCUMENT)).ok().flatten().unwrap_or_default();
+        document.pointer("/attributes/ome/multiscales").is_some()
+    };
+    if listed.is_none() && !(folder.ends_with(LABELS) && folder.parent().is_some_and(is_image)) {
+        return None;
+    }
+    let name = path.strip_prefix(folder).ok()?.to_str()?;
+    if listed.is_some_and(|listed| listed.iter().any(|listed| listed == name)) {
+        return None;
+    }
+    let file = folder.join(DOCUMENT);
+    let help = match listed {
+        Some(_) => format!("add {name:?} to attributes.ome.{LABELS}"),
+        None => {
+            let entry = json!({"version": config.ome.name(), LABELS: [name]});
+            format!("put \"ome\": {entry} into its attributes")
+        }
+    };
+    Some(format!(
+        "{} does not list it among the image's labels, so viewers don't show it as such: {help}",
+        file.display()
+    ))
 }
 
 /// Writes the document of a group. False: somebody else has.

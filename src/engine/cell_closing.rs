@@ -80,7 +80,7 @@ impl ClosingCells {
 fn are_closed(images: impl Iterator<Item = Arc<Served>>) {
     let images: Vec<_> = images.inspect(|of| of.live.remove(1)).collect();
     // Once for all cells of an image: an archive's directory names all that is in it.
-    let waiting = images.iter().filter(|of| of.checkpoint_every.is_zero());
+    let waiting = images.iter().filter(|of| of.advances_by_shards());
     let distinct: BTreeMap<_, _> = waiting.map(|of| (of.number, of)).collect();
     distinct.values().for_each(|of| advance(&of.engine, &of.image, of.engine.newest_end()));
     images.iter().for_each(|of| of.engine.closings.settle());

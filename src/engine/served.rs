@@ -19,6 +19,9 @@ use crate::sync::Unpoisoned;
 /// Files that an image has open at once without more being allowed for it.
 const FEW_FILES: usize = 8;
 
+/// How long a closed shard may wait for a checkpoint to become durable and seen.
+const CLOSED_UNSEEN_MAX: Duration = Duration::from_secs(1);
+
 /// One image, with what its threads need to know of it.
 pub(super) struct Served {
     /// A number that no other image of the pool has.
@@ -72,6 +75,12 @@ impl Served {
             levels: StdMutex::default(),
             feed: OnceLock::new(),
         }
+    }
+
+    /// Whether documents follow when a shard is closed: without checkpoints, and where those are so rare that a closed
+    /// shard would wait for one for long.
+    pub(super) fn advances_by_shards(&self) -> bool {
+        self.checkpoint_every.is_zero() || self.checkpoint_every > CLOSED_UNSEEN_MAX
     }
 
     /// Files that may be open beside what all images share: where a frame lies in many, those being filled, prepared

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_RING_FULL, Told, refuse, told};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_RING_FULL, refuse, told};
 use crate::acquisition::Acquisition;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::frame::FrameMut;
 use crate::ring::{Buffers, Ring};
 use crate::sync::Unpoisoned;
@@ -121,8 +121,23 @@ impl Loans {
             }
             Ok((0..self.count()).find_map(|at| self.pick_up(at)))
         };
-        let full = |error, start| self.full_after(error, start);
-        self.wait(acquisition, wait, |frame| Ok(self.keep(frame, ON_LOAN)), look, full)
+        let full = |error, start| {
+            acquisition.count_dropped(&error);
+            self.full_after(error, start).into()
+        };
+        self.wait(acquisition, wait, |frame| Some(self.keep(frame, ON_LOAN)), look, full)
+    }
+
+    /// Any buffer, for a call that has its frame until it returns.
+    pub(super) fn frame(&self, acquisition: &Acquisition, wait: Option<Duration>) -> Result<FrameMut> {
+        let look = || {
+            if !self.picky.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let aside = |at: usize| self.shared.places[at].state_if(ASIDE, self.owner).map(|state| (at, state));
+            Ok((0..self.count()).filter_map(aside).find_map(|(at, state)| self.empty(at, state, None)))
+        };
+        self.wait(acquisition, wait, Some, look, |error, start| self.full_after(error, start))
     }
 
     /// Loans a certain buffer. Others that come before it are put aside, for whoever asks for any.
@@ -136,12 +151,12 @@ impl Loans {
         let place = self.place(index)?;
         let keep = |frame: FrameMut| {
             if frame.index() == index {
-                return Ok(self.keep(frame, ON_LOAN));
+                return Some(self.keep(frame, ON_LOAN));
             }
             self.keep(frame, ASIDE);
             // It is free for whoever asks for any.
             self.ring.tell_free();
-            Err(())
+            None
         };
         let look = || {
             if let Some(found) = self.pick_up(index) {
@@ -153,36 +168,39 @@ impl Loans {
             Ok(None)
         };
         // Others may be free.
-        let full = |error: Error, _| match error {
-            Error::RingFull { .. } => told(
-                SW_RING_FULL,
-                format_args!(
-                    "buffer {index} is not free: its frame waits for the rest of its chunk, or for the workers; wait \
-                     longer, or take another buffer"
+        let full = |error: Error, _| {
+            acquisition.count_dropped(&error);
+            match error {
+                Error::RingFull { .. } => told(
+                    SW_RING_FULL,
+                    format_args!(
+                        "buffer {index} is not free: its frame waits for the rest of its chunk, or for the workers; \
+                         wait longer, or take another buffer"
+                    ),
                 ),
-            ),
-            other => other.into(),
+                other => other.into(),
+            }
         };
         self.wait(acquisition, wait, keep, look, full)
     }
 
     /// Takes buffers from the ring until `keep` keeps one, or `look` finds one that another thread has put aside.
     /// `full` says that there was none.
-    fn wait(
+    fn wait<T, E: From<Error>>(
         &self,
         acquisition: &Acquisition,
         wait: Option<Duration>,
-        keep: impl Fn(FrameMut) -> Result<(usize, u32), ()>,
-        look: impl Fn() -> Outcome<Option<(usize, u32)>>,
-        full: impl Fn(Error, Instant) -> Told,
-    ) -> Outcome<(usize, u32)> {
+        keep: impl Fn(FrameMut) -> Option<T>,
+        look: impl Fn() -> Result<Option<T>, E>,
+        full: impl Fn(Error, Instant) -> E,
+    ) -> Result<T, E> {
         // Most calls end here, and don't look at the clock.
         if let Some(found) = look()? {
             return Ok(found);
         }
         match acquisition.try_acquire() {
             Ok(frame) => {
-                if let Ok(kept) = keep(frame) {
+                if let Some(kept) = keep(frame) {
                     return Ok(kept);
                 }
             }
@@ -195,7 +213,7 @@ impl Loans {
             match acquisition.acquire_within(Some(left.unwrap_or(LOOK_UP_EVERY).min(LOOK_UP_EVERY))) {
                 Ok(mut frame) => {
                     frame.waited_since(start);
-                    if let Ok(kept) = keep(frame) {
+                    if let Some(kept) = keep(frame) {
                         return Ok(kept);
                     }
                 }
@@ -205,7 +223,6 @@ impl Loans {
                     if let Some(found) = look()? {
                         return Ok(found);
                     }
-                    acquisition.count_dropped(&error);
                     return Err(full(error, start));
                 }
             }
@@ -215,14 +232,14 @@ impl Loans {
         }
     }
 
-    fn full_after(&self, error: Error, start: Instant) -> Told {
+    fn full_after(&self, error: Error, start: Instant) -> Error {
         match error {
             // Not how long the last look took; and what was put aside for others is with nobody.
             Error::RingFull { frames, on_loan, waiting, in_work, others, .. } => {
                 let (on_loan, waited) = (on_loan.saturating_sub(self.aside()), start.elapsed());
-                Error::RingFull { frames, on_loan, waiting, in_work, others, waited }.into()
+                Error::RingFull { frames, on_loan, waiting, in_work, others, waited }
             }
-            other => other.into(),
+            other => other,
         }
     }
 

@@ -90,7 +90,7 @@ impl Run {
         };
         match guard {
             Some(guard) => Ok(Running(guard)),
-            None => refuse!(SW_ERROR_ENDED, "the acquisition has ended; no more frames are taken"),
+            None => refuse!(SW_ERROR_ENDED, "the acquisition has ended, and takes nothing more"),
         }
     }
 }

@@ -4,11 +4,12 @@
 use std::ffi::c_void;
 
 use super::limits::Limit;
-use super::pointer::{out, required, slice};
+use super::pointer::{required, slice};
 use super::record::{record, sw_record};
 use super::registry::{enter, sw_acquisition};
-use super::run::sw_appended;
+use super::run::{count_of, sw_appended};
 use super::status::{boundary, sw_status};
+use crate::acquisition::append::BufferSource;
 use crate::pixels::Roi;
 
 /// A camera's region of interest: the rectangle of a frame that it gives, in pixels.
@@ -48,16 +49,28 @@ pub unsafe extern "C" fn sw_append_roi(
     boundary(|| {
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let (pixels, roi, record, place) = unsafe {
+        let (pixels, roi, record) = unsafe {
             let pixels = slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?;
-            (pixels, *required(roi, "roi")?, self::record(record, run.record_fields())?, out(appended, "appended")?)
+            (pixels, *required(roi, "roi")?, self::record(record, run.record_fields())?)
         };
         let sw_roi { y, x, height, width } = roi;
         let given = width.saturating_mul(run.engine.plan.frame.dtype.size());
         let stride = if row_stride == 0 { given } else { row_stride };
+        // SAFETY: as above.
+        let place = unsafe { count_of(appended, bytes, height.saturating_mul(stride.max(given)), &run)? };
         let wait = Limit::of(timeout_ms)?.or(run.ring_full);
-        let done = run.running()?.append_roi_within(pixels, Roi { y, x, height, width }, stride, record, wait)?;
-        place.set(sw_appended { frames: done.frames, dropped: done.dropped });
+        let running = run.running()?;
+        let take = |wait| run.loans.frame(&running, wait);
+        let done = running.append_roi_within(
+            pixels,
+            Roi { y, x, height, width },
+            stride,
+            record,
+            BufferSource::new(&take, wait),
+        )?;
+        if let Some(place) = place {
+            place.set(sw_appended { frames: done.frames, dropped: done.dropped });
+        }
         Ok(())
     })
 }

@@ -10,7 +10,7 @@ use super::config::sw_config;
 use super::limits::Limit;
 use super::names::Plain;
 use super::own_buffers::{OwnBuffers, own_buffers, split};
-use super::pointer::{bytes, out, required, slice, text};
+use super::pointer::{Out, bytes, out, required, slice, text};
 use super::record::{record, sw_record};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::status::{
@@ -18,6 +18,7 @@ use super::status::{
 };
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
+use crate::acquisition::append::BufferSource;
 use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, RingFull};
 use crate::error::Error;
@@ -383,26 +384,42 @@ pub unsafe extern "C" fn sw_append(
         let (pixels, record) = unsafe {
             (slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?, self::record(record, run.record_fields())?)
         };
-        let place = if !appended.is_null() {
-            // SAFETY: as above.
-            Some(unsafe { out(appended, "appended") }?)
-        } else if bytes / frame.rows.saturating_mul(stride).max(frame.bytes) > 1
-            || run.ring_full == RingFull::DropNewest
-        {
-            return refuse!(
-                SW_ERROR_NULL,
-                "appended is null, which is possible for one frame only, and without SW_RING_FULL_DROP_NEWEST"
-            );
-        } else {
-            None
-        };
+        // SAFETY: as above.
+        let place = unsafe { count_of(appended, bytes, frame.rows.saturating_mul(stride).max(frame.bytes), &run)? };
         let wait = Limit::of(timeout_ms)?.or(run.ring_full);
-        let done = run.running()?.append_within(pixels, stride, record, wait)?;
+        let running = run.running()?;
+        let take = |wait| run.loans.frame(&running, wait);
+        let done = running.append_within(pixels, stride, record, BufferSource::new(&take, wait))?;
         if let Some(place) = place {
             place.set(sw_appended { frames: done.frames, dropped: done.dropped });
         }
         Ok(())
     })
+}
+
+/// Where an append says how much it took of `bytes` bytes. Of one frame, or one picture, of `whole` bytes, the status
+/// says that, too.
+///
+/// # Safety
+///
+/// As of [`out`].
+pub(super) unsafe fn count_of(
+    appended: *mut sw_appended,
+    bytes: usize,
+    whole: usize,
+    run: &Run,
+) -> Outcome<Option<Out<sw_appended>>> {
+    if !appended.is_null() {
+        // SAFETY: as the caller promises.
+        return Ok(Some(unsafe { out(appended, "appended") }?));
+    }
+    if bytes / whole.max(1) > 1 || run.ring_full == RingFull::DropNewest {
+        return refuse!(
+            SW_ERROR_NULL,
+            "appended is null, which is possible for one frame only, and without SW_RING_FULL_DROP_NEWEST"
+        );
+    }
+    Ok(None)
 }
 
 /// Sets a user attribute of the image to a JSON value. It is in the dataset after the next checkpoint or closed shard,

@@ -39,9 +39,14 @@ impl CameraFrame {
         // Bytes of signed numbers change places as those of others do; their highest bits are no zeros.
         let is_fit = config.dtype == Dtype::U16 || (config.dtype == Dtype::I16 && format == PixelFormat::BigEndian);
         if packing.is_some() && !(is_fit && (unused_low_bits == 0 || config.dtype == Dtype::U16)) {
-            let what = if unused_low_bits > 0 { "unused_low_bits is about" } else { "pixels of this format become" };
-            let reason = format!("{what} u16, but dtype is {}", config.dtype);
-            return Err(Error::config("pixel_format", format, reason));
+            let dtype = config.dtype;
+            return Err(match unused_low_bits {
+                0 => {
+                    let reason = format!("pixels of this format become u16, but dtype is {dtype}");
+                    Error::config("pixel_format", format, reason)
+                }
+                bits => Error::config("unused_low_bits", bits, format!("u16 may have some, but dtype is {dtype}")),
+            });
         }
         let orientation = config.orientation;
         if packing.is_none() && orientation == Orientation::default() {

@@ -53,16 +53,23 @@ fn a_reader_follows_a_running_acquisition() {
 }
 
 #[test]
-fn without_checkpoints_nothing_is_durable_before_its_shard_is_closed() {
-    let folder = on_disk();
-    let config = Config { checkpoint_every: Duration::ZERO, sync: true, ..tiny(None, 32) };
-    let acquisition = Acquisition::create(folder.path().join("run.zarr"), config).unwrap();
-    (0..6).for_each(|number| assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1));
-    wait_until("the first shard is closed", || acquisition.stats().frames_durable == 4);
-    wait_until("all frames are in their slots", || acquisition.stats().frames_written == 6);
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(acquisition.stats().frames_durable, 4);
-    assert_eq!(acquisition.finish().unwrap().frames_durable, 6);
+fn without_checkpoints_or_with_rare_ones_what_is_in_closed_shards_is_durable() {
+    for checkpoint_every in [Duration::ZERO, Duration::from_secs(60)] {
+        let folder = on_disk();
+        let config = Config { checkpoint_every, sync: true, ..tiny(None, 32) };
+        let path = folder.path().join("run.zarr");
+        let acquisition = Acquisition::create(&path, config).unwrap();
+        acquisition.set_attribute("dish", "B".into()).unwrap();
+        (0..6).for_each(|number| assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1));
+        wait_until("the first shard is closed", || acquisition.stats().frames_durable == 4);
+        wait_until("all frames are in their slots", || acquisition.stats().frames_written == 6);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(acquisition.stats().frames_durable, 4);
+        let document = std::fs::read_to_string(path.join("zarr.json")).unwrap();
+        assert!(document.contains("dish"), "{document}");
+        assert!(Array::open(path.join("0")).unwrap().shape()[0] >= 4);
+        assert_eq!(acquisition.finish().unwrap().frames_durable, 6);
+    }
 }
 
 #[test]

@@ -1,14 +1,16 @@
 """Images at keys of hierarchies that other writers made: their documents stay, and their readers see the image."""
 
+import json
 import signal
 import subprocess
 import time
 
 import numpy as np
 import pytest
+import yaozarrs
 import zarr
 from readers import assert_same, open_tensorstore
-from test_pyramid import halved, noise
+from test_pyramid import halved, noise, ome_image
 
 
 def theirs(path):
@@ -111,3 +113,30 @@ def test_an_image_that_becomes_a_dataset_takes_its_records_along_and_nothing_of_
     tool("verify", tmp_path / "back", "-q")
     said = tool("info", tmp_path / "back")
     assert "records/frame_number" in said
+
+
+# What an importer of OME-Zarr would warn of is that the image does not say itself that it is labels.
+@pytest.mark.filterwarnings("ignore:.*LabelImage")
+@pytest.mark.parametrize("names", [["cells"], [], None])
+def test_labels_that_nobody_lists_are_told_with_what_to_add(told, tmp_path, names):
+    path = ome_image(tmp_path / "i.zarr", noise((3, 64, 80), "u2"), (1, 32, 32), axes="zyx")
+    if names is not None:
+        zarr.open_group(path / "labels", mode="w", zarr_format=3).attrs["ome"] = {"version": "0.5", "labels": names}
+        [ome_image(path / "labels" / name, noise((3, 64, 80), "u4"), (1, 32, 32), axes="zyx") for name in names]
+    np.save(tmp_path / "l.npy", noise((3, 64, 80), "u4"))
+    call = ["replay", tmp_path / "l.npy", path, "--key", "labels/nuclei", "--axes", "z,y,x", "--no-sync"]
+    (note,) = [note for note in told(*call)["notes"] if "labels" in note]
+    assert str(path / "labels/zarr.json") in note
+    document = json.loads((path / "labels/zarr.json").read_text())
+    if names is None:
+        document["attributes"] |= json.loads("{" + note.split("put ", 1)[1].removesuffix(" into its attributes") + "}")
+    else:
+        assert note.endswith('add "nuclei" to attributes.ome.labels')
+        document["attributes"]["ome"]["labels"].append("nuclei")
+    (path / "labels/zarr.json").write_text(json.dumps(document))
+    yaozarrs.validate_zarr_store(str(path))
+    # Now it is listed.
+    assert not [note for note in told(*call, "--overwrite")["notes"] if "labels" in note]
+    # Beside an image, nothing is labels.
+    call[4] = "other"
+    assert not [note for note in told(*call)["notes"] if "labels" in note]

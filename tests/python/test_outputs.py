@@ -118,3 +118,14 @@ def test_what_a_killed_export_left_is_removed_by_the_next(command, tool, tmp_pat
     assert left.startswith(".out.npy.") and left.endswith(".partial") and not out.exists()
     tool("export", path, out, "--region", "0:2,:,:")
     assert not hidden(tmp_path) and np.load(out).shape == (2, 512, 512)
+
+
+@pytest.mark.parametrize("options", [[], ["--plate", "1x1"]])
+def test_a_folder_is_not_called_like_a_file(told, tmp_path, options):
+    out = tmp_path / "o.ome.ZIP"
+    call = ["replay", "synthetic", out, "--camera", "8x8xu8", "--frames", 1]
+    message = told(*call, *options, code=2)["error"]["message"]
+    assert str(tmp_path / "o.ome.ozx") in message and not out.exists()
+    told("replay", "synthetic", tmp_path / "a.zarr", "--camera", "8x8xu8", "--frames", 1, "--no-sync")
+    message = told("repack", tmp_path / "a.zarr", tmp_path / "o.zip", code=2)["error"]["message"]
+    assert str(tmp_path / "o.ozx") in message and not (tmp_path / "o.zip").exists()

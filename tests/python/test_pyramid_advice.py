@@ -169,3 +169,43 @@ def test_levels_of_a_small_image_stay_and_are_told(told, tool, tmp_path, overwri
     assert after == before
     assert "note: the levels" in tool("pyramid", path, *overwrite)
     assert_levels(path, told("pyramid", path, "--method", "max", "--overwrite", "--levels", 2), pixels, "max")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("shape", [(80, 96), (3, 80, 96), (2, 3, 80, 96)])
+@pytest.mark.parametrize("inner", ["raw", "deep/raw", ""])
+def test_an_array_of_no_image_gets_levels_by_the_advice(told, tmp_path, zarr_format, shape, inner):
+    pixels = noise(shape, "u2")
+    path = tmp_path / "my data.zarr"
+    chunks = (*[1] * (len(shape) - 2), 32, 32)
+    if inner:
+        zarr.open_group(path, mode="w", zarr_format=zarr_format).create_array(inner, data=pixels, chunks=chunks)
+    else:
+        zarr.create_array(path, data=pixels, chunks=chunks, zarr_format=zarr_format)
+    message = told("pyramid", path, code=5 if zarr_format == 2 else 3)["error"]["message"]
+    words = shlex.split(message[message.index("shardwright replay") :])
+    assert words[1:4] == ["replay", str(path / inner), "NEW.ome.zarr"]
+    axes = ["--axes", "…"] if len(shape) == 4 else []
+    assert words[4:] == [*axes, "--pyramid", "mean"]
+    axes = ["--axes", "t,z,y,x"] if axes else []
+    told("replay", path / inner, tmp_path / "n.zarr", *axes, "--pyramid", "mean", "--levels", 1, "--no-sync")
+    read = open_zarr_python(tmp_path / "n.zarr/0")[...]
+    assert_same(read.reshape(shape), pixels)
+    assert open_zarr_python(tmp_path / "n.zarr/1").shape[-2:] == (40, 48)
+
+
+def test_an_image_in_a_group_of_zarr2_is_still_to_be_repacked(told, tmp_path):
+    zarr.open_group(tmp_path / "g.zarr", mode="w", zarr_format=2)
+    old_image(tmp_path / "g.zarr/image")
+    for inner, words in [("", "shardwright repack"), ("image/0", "repack makes one of an image of 0.4: name that")]:
+        message = told("pyramid", tmp_path / "g.zarr" / inner, code=5)["error"]["message"]
+        assert words in message and "replay" not in message
+
+
+@pytest.mark.parametrize("images", [20, 21])
+def test_a_list_of_images_that_is_not_whole_says_so(told, tmp_path, images):
+    zarr.open_group(tmp_path / "g.zarr", mode="w", zarr_format=3)
+    for image in range(images):
+        ome_image(tmp_path / f"g.zarr/{image}", noise((32, 32), "u1"), (32, 32), axes="yx")
+    message = told("pyramid", tmp_path / "g.zarr", code=3)["error"]["message"]
+    assert f"holds {images} images" in message and message.endswith(", …") == (images > 20)

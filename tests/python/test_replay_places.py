@@ -219,3 +219,14 @@ def test_sizes_of_imagej_have_all_digits(tool, tmp_path):
         above, below = file.pages[0].tags["XResolution"].value
     tool("replay", tmp_path / "in.tif", tmp_path / "z", "-q")
     assert described(tool, tmp_path / "z")[0]["x"][0] == below / above
+
+
+@pytest.mark.parametrize("option, value, twice", [
+    ("--translation", "y=1,x=2,y=2", "y"),
+    ("--pixel-size", "1um,2um", "y and x"),
+    ("--pixel-size", "y=1um,x=2um,y=1um", "y"),
+])  # fmt: skip
+def test_a_dimension_is_named_once(told, tmp_path, option, value, twice):
+    call = ["replay", "synthetic", tmp_path / "o", "--camera", "8x8xu8", "--frames", 1, option, value]
+    assert f"{option} gives {twice} twice" in told(*call, code=2)["error"]["message"]
+    assert not (tmp_path / "o").exists()

@@ -146,3 +146,38 @@ def test_a_low_limit_of_open_files_blames_the_limit(command, tmp_path):
     assert "ulimit -n 67" in said["message"] and "one shard" in said["message"] and "larger" not in said["message"]
     said = run(100, "--chunk", "1,32,32", "--shard", "1,32,32")["message"]
     assert "ulimit -n 256" in said and "make shards larger" in said and "--shard " not in said
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_dimensions_without_names_are_named_by_who_calls(told, tool, tmp_path, zarr_format):
+    def made(name, shape, **options):
+        data = np.arange(np.prod(shape), dtype="u2").reshape(shape)
+        path = tmp_path / name
+        zarr.create_array(path, data=data, chunks=(*[1] * (len(shape) - 2), 8, 8), zarr_format=zarr_format, **options)
+        return path, data
+
+    four, data = made("four.zarr", (2, 3, 10, 12))
+    message = told("replay", four, tmp_path / "o", code=2)["error"]["message"]
+    assert "4 dimensions" in message and "have no names" in message and "--axes" in message
+    assert not (tmp_path / "o").exists()
+    for axes, part in [("t,y,x", "names 3"), ("t,y,x,c", "not channels")]:
+        assert part in told("replay", four, tmp_path / "o", "--axes", axes, code=2)["error"]["message"]
+    assert told("replay", four, tmp_path / "o", "--axes", "c,z,y,x", "--no-sync")["frames_written"] == 6
+    array = open_zarr_python(tmp_path / "o/0")
+    assert array.metadata.dimension_names == ("c", "z", "y", "x")
+    assert_same(array[...], data)
+    three, data = made("three.zarr", (3, 10, 12))
+    (note,) = told("replay", three, tmp_path / "t", "--no-sync")["notes"]
+    assert "t, y, x" in note and "--axes" in note
+    assert open_zarr_python(tmp_path / "t/0").metadata.dimension_names == ("t", "y", "x")
+    assert told("replay", three, tmp_path / "z", "--axes", "z,y,x", "--no-sync")["notes"] == []
+    assert open_zarr_python(tmp_path / "z/0").metadata.dimension_names == ("z", "y", "x")
+    # What has names keeps them.
+    for path in [tmp_path / "z", tmp_path / "z/0"]:
+        message = told("replay", path, tmp_path / "no", "--axes", "t,y,x", code=2)["error"]["message"]
+        assert "have names already: z,y,x" in message
+    # Also in an archive.
+    tool("repack", four, tmp_path / "four.ozx")
+    assert "--axes" in told("replay", tmp_path / "four.ozx", tmp_path / "a", code=2)["error"]["message"]
+    told("replay", tmp_path / "four.ozx", tmp_path / "a", "--axes", "t,c,y,x", "--no-sync")
+    assert open_zarr_python(tmp_path / "a/0").metadata.dimension_names == ("t", "c", "y", "x")

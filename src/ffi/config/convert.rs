@@ -358,7 +358,8 @@ unsafe fn volume(volume: &sw_volume) -> Outcome<Volume> {
 /// # Safety
 /// All that `dim` points to must be good for reads, unless null or misaligned.
 unsafe fn dim(dim: &sw_dim) -> Outcome<Dim> {
-    is_zero(&[dim.reserved.into(), dim.reserved_too], "sw_dim.reserved")?;
+    is_zero(&[dim.reserved.into()], "sw_dim.reserved")?;
+    is_zero(&[dim.reserved_too], "sw_dim.reserved_too")?;
     Ok(Dim {
         // SAFETY: as the caller promises.
         name: unsafe { text(dim.name, "sw_dim.name") }?.to_owned(),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::advice;
 use super::labels;
 use super::options::{PyramidLevel, PyramidOptions};
 use crate::config::DimKind;
@@ -76,11 +77,17 @@ impl MultiscaleImage {
         }
         match &found[..] {
             [(node, document)] => Self::open(&node.path, node.name.clone(), document),
-            [] => Err(Error::not_found(path, "holds no image of OME-Zarr 0.5 or 0.6 in Zarr v3")),
+            [] => {
+                let call = advice::of_group(path).map(|call| format!("; one is made of an array: {call}"));
+                let reason = "holds no image of OME-Zarr 0.5 or 0.6 in Zarr v3";
+                Err(Error::not_found(path, format!("{reason}{}", call.unwrap_or_default())))
+            }
             several => {
                 let names: Vec<_> =
                     several.iter().take(NAMES_MAX).map(|(node, _)| format!("{:?}", node.name)).collect();
-                let reason = format!("holds {} images; name the path of one: {}", several.len(), names.join(", "));
+                let more = if several.len() > NAMES_MAX { ", …" } else { "" };
+                let (count, names) = (several.len(), names.join(", "));
+                let reason = format!("holds {count} images; name the path of one: {names}{more}");
                 Err(Error::not_found(path, reason))
             }
         }
@@ -211,18 +218,29 @@ pub(super) fn group(path: &Path) -> Result<Value> {
         Some((version, kind)) if *version == 3 && *kind == "array" => {
             // What can't be read at all is told first, as by all who read.
             Array::open_exactly(path)?;
-            Err(Error::not_found(path, "is an array; name the image whose level it is, or is to be"))
+            let help = match advice::of_array(path) {
+                Some(call) => format!("is an array, and of no image; one is made of it: {call}"),
+                None => "is an array; name the image whose level it is, or is to be".to_owned(),
+            };
+            Err(Error::not_found(path, help))
         }
         None if path.join(zarr2::ARRAY).is_file() => {
-            let help = "is an array of Zarr v2; levels are made for images of OME-Zarr 0.5 and 0.6, and repack makes \
-                        one of an image of 0.4: name that";
-            Err(Error::unsupported(path, help))
+            let help = match advice::of_array(path) {
+                Some(call) => format!("one is made of this array: {call}"),
+                None => "repack makes one of an image of 0.4: name that".to_owned(),
+            };
+            let reason = "is an array of Zarr v2; levels are made for images of OME-Zarr 0.5 and 0.6, and";
+            Err(Error::unsupported(path, format!("{reason} {help}")))
         }
         None if path.is_file() => Err(Error::not_found(path, "is a file; expected the directory of an image")),
         None if !has_node(path) && !path.join(precomputed::DOCUMENT).is_file() => {
             Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5 or 0.6"))
         }
         _ => {
+            if let Some(call) = advice::of_group(path) {
+                let reason = "is no group of Zarr v3 and holds no image of OME-Zarr; one is made of an array";
+                return Err(Error::unsupported(path, format!("{reason}: {call}")));
+            }
             // Of the shards of a volume, somebody has to say what they become.
             let shard = if path.join(precomputed::DOCUMENT).is_file() { " --shard …" } else { "" };
             let reason = format!(

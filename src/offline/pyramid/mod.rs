@@ -11,6 +11,7 @@
 //! The image's document names only what is there at any moment: where levels are replaced, it first names level 0
 //! alone, then the old ones go and the new ones come, and at last it names them.
 
+mod advice;
 mod image;
 mod labels;
 mod options;

@@ -1,6 +1,6 @@
 /* Buffers that a driver was told of up front: addresses stay the same, frames are committed by index, and a driver that
    fills its buffers in a fixed circle gets each of them back by asking for it. Two such drivers share the ring;
-   afterwards a thread takes what it gets, also the buffers that were put aside for them. */
+   afterwards a thread takes what it gets, also the buffers that were put aside for them, and so do appends. */
 
 #include <pthread.h>
 #include <shardwright.h>
@@ -48,6 +48,21 @@ static void any(void) {
     }
 }
 
+/* Asking for the last buffer puts all others aside, and they are free for appends nevertheless, without a wait. */
+static void appends(void) {
+    static uint8_t pixels[64 * 64];
+    sw_stats stats = {.size = sizeof stats};
+    do RIGHT(sw_get_stats(acquisition, &stats));
+    while (stats.ring_free < BUFFERS);
+    sw_frame last;
+    RIGHT(sw_acquire_buffer(acquisition, BUFFERS - 1, SW_FOREVER, &last));
+    for (uint32_t at = 0; at < BUFFERS - 2; at++) {
+        memset(pixels, (int)(next_number++ % 253), sizeof pixels);
+        RIGHT(sw_append(acquisition, pixels, sizeof pixels, 0, NULL, 0, NULL));
+    }
+    RIGHT(sw_discard(acquisition, &last));
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
     const sw_dim dims[] = {
@@ -73,6 +88,7 @@ int main(int argc, char **argv) {
     pthread_create(&threads[1], NULL, circle, (void *)&firsts[1]);
     for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
     any();
+    appends();
     sw_summary summary = {.size = sizeof summary};
     RIGHT(sw_finish(acquisition, SW_FOREVER, &summary));
     sw_stats stats = {.size = sizeof stats};

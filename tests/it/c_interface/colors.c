@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
     if (sw_append_interleaved(run, pixels, one + 1, SAMPLES, stride, NULL, 0, &appended) != SW_ERROR_FRAME_SIZE)
         return 7;
     if (sw_append_interleaved(run, pixels, one, SAMPLES, 41, NULL, 0, &appended) != SW_ERROR_ARGUMENT) return 8;
-    if (sw_append_interleaved(run, pixels, one, SAMPLES, stride, NULL, 0, NULL) != SW_ERROR_NULL) return 9;
+    if (sw_append_interleaved(run, pixels, 2 * one, SAMPLES, stride, NULL, 0, NULL) != SW_ERROR_NULL) return 9;
 
     sw_summary summary = {.size = sizeof summary};
     if (sw_finish(run, SW_FOREVER, &summary)) return failed("finish");

@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
     if (appended.frames != 1 || appended.dropped != 0) return 3;
     uint16_t column[ROWS];
     for (unsigned row = 0; row < ROWS; row++) column[row] = pixels[1][row][0];
-    if (sw_append_roi(run, column, sizeof column, &last, 0, NULL, SW_AS_CONFIGURED, &appended))
+    if (sw_append_roi(run, column, sizeof column, &last, 0, NULL, SW_AS_CONFIGURED, NULL))
         return failed("append a column");
     if (sw_append(run, pixels[2], sizeof pixels[2], 0, NULL, SW_FOREVER, &appended)) return failed("append all");
 
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     if (sw_append_roi(run, pixels, 23, &middle, 0, NULL, 0, &appended) != SW_ERROR_FRAME_SIZE) return 6;
     if (sw_append_roi(run, pixels, 24, &middle, 7, NULL, 0, &appended) != SW_ERROR_ARGUMENT) return 7;
     if (sw_append_roi(run, pixels, 24, NULL, 0, NULL, 0, &appended) != SW_ERROR_NULL) return 8;
-    if (sw_append_roi(run, pixels, 24, &middle, 0, NULL, 0, NULL) != SW_ERROR_NULL) return 9;
+    if (sw_append_roi(run, pixels, 48, &middle, 0, NULL, 0, NULL) != SW_ERROR_NULL) return 9;
 
     sw_summary summary = {.size = sizeof summary};
     if (sw_finish(run, SW_FOREVER, &summary)) return failed("finish");

@@ -56,6 +56,16 @@ pub(crate) fn refuse_unusable_folder(output: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a dataset whose name is that of a file, and which would be a folder.
+pub(crate) fn refuse_zip(output: &Path) -> Result<(), Failure> {
+    if !output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zip")) {
+        return Ok(());
+    }
+    let (output, instead) = (output.display(), output.with_extension("ozx"));
+    let why = format!("would be a folder; a dataset in one file ends with .ozx, as {}", instead.display());
+    Err(Failure::Usage(format!("{output} {why}")))
+}
+
 /// Refuses an output within the dataset of the array that is read.
 pub(crate) fn refuse_within_dataset(array: &Path, output: &Path) -> Result<(), Failure> {
     let (Ok(array), Some(folder)) = (array.canonicalize(), folder_of(output)) else { return Ok(()) };

@@ -9,7 +9,7 @@ use shardwright::words::{IS, count, of_number};
 use crate::args::RepackArgs;
 use crate::console::{say, tell_notes};
 use crate::failure::{Failure, with_options};
-use crate::place::{is_around, refuse_unusable};
+use crate::place::{is_around, refuse_unusable, refuse_zip};
 use crate::report::{bytes_text, decimal};
 use crate::{interrupt, meter};
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
         incomplete: args.incomplete,
         space: if args.no_space_check { SpaceCheck::Skipped } else { SpaceCheck::Estimated },
     };
-    args.output.as_deref().map_or(Ok(()), refuse_unusable)?;
+    args.output.as_deref().map_or(Ok(()), |output| refuse_zip(output).and_then(|()| refuse_unusable(output)))?;
     let in_the_way = |error: Error| match error {
         Error::Exists { path, .. } => {
             let help = "it is not what this call makes of the dataset as it is now: choose another path, or remove it";

@@ -25,6 +25,7 @@ use crate::source::{self, FrameSource, Recording};
 /// report.
 pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let soak = args.soak.soak.as_deref();
+    place::refuse_zip(&args.output)?;
     place::refuse_over(&args.input, &args.place())?;
     soak.map_or(Ok(()), |page| place::refuse_over(&args.input, page))?;
     args.images.refuse_for_one()?;

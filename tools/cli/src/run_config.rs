@@ -1,5 +1,7 @@
 //! The engine's configuration for a replay, from the command line and the recording.
 
+use std::collections::HashSet;
+
 use shardwright::words::count;
 use shardwright::{Channel, Codec, Config, Dialect, Dim, DimKind, units};
 
@@ -85,6 +87,7 @@ fn dims(args: &ReplayArgs, recording: &Recording, total: u64, rate: Rate) -> Res
 
 /// Sets how large a pixel is.
 fn set_sizes(args: &ReplayArgs, dims: &mut [Dim]) -> Result<(), Failure> {
+    refuse_twice("--pixel-size", args.run.pixel_size.iter().map(|size| size.name.as_deref().unwrap_or("y and x")))?;
     for size in &args.run.pixel_size {
         let set = |dim: &mut Dim| {
             dim.translation = units::convert(dim.translation, dim.unit.as_deref(), size.unit);
@@ -144,6 +147,7 @@ fn move_to(args: &ReplayArgs, config: &mut Config) -> Result<(), Failure> {
         let why = "--translation and --voxel-offset both say where a volume is; give one of them";
         return Err(Failure::Usage(why.to_owned()));
     }
+    refuse_twice("--translation", args.run.translation.iter().map(|place| &place.name[..]))?;
     let mut asked = config.clone();
     asked.dims.iter_mut().for_each(|dim| dim.translation = 0.0);
     for place in &args.run.translation {
@@ -153,6 +157,15 @@ fn move_to(args: &ReplayArgs, config: &mut Config) -> Result<(), Failure> {
     // What was asked for is not left out with a note.
     match asked.place_volume().first() {
         Some(note) => Err(Failure::Usage(format!("--translation: {}", with_options(note)))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses an option that names a dimension twice.
+fn refuse_twice<'a>(option: &str, mut names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    match names.find(|name| !seen.insert(*name)) {
+        Some(name) => Err(Failure::Usage(format!("{option} gives {name} twice; give each dimension once"))),
         None => Ok(()),
     }
 }

@@ -71,7 +71,7 @@ impl Running {
     pub(crate) fn run(&self, py: Python<'_>) -> PyResult<Arc<shardwright::Acquisition>> {
         self.process.check()?;
         let run = locked(&self.run).as_ref().map(|run| Arc::clone(run));
-        run.ok_or_else(|| raised(py, "EndedError", "the acquisition has ended; no more frames are taken"))
+        run.ok_or_else(|| raised(py, "EndedError", "the acquisition has ended, and takes nothing more"))
     }
 
     pub(crate) fn take_run(&self) -> Option<Arc<shardwright::Acquisition>> {

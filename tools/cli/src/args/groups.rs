@@ -48,8 +48,9 @@ pub(crate) struct RecordingArgs {
     /// A raw file's shape as it lies in the file, slowest dimension first: T,Y,X; other dimensions need --axes
     #[arg(long, value_name = "N,N,N", value_parser = positive, value_delimiter = ',')]
     pub(crate) shape: Vec<u64>,
-    /// The names of the dimensions of --shape, or of an .npy file's, such as t,c,y,x; with c as the last one, as in
-    /// t,y,x,c, the samples of a pixel follow each other (RGB), and become channels
+    /// The names of the dimensions of --shape, of an .npy file's, or of a Zarr array's that has none, such as t,c,y,x;
+    /// with c as the last one, as in t,y,x,c (not of a Zarr array), the samples of a pixel follow each other (RGB), and
+    /// become channels
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) axes: Vec<String>,
     /// A raw file's element type: u8, i8, u16, … f64, little-endian unless --pixel-format says otherwise
@@ -123,7 +124,8 @@ pub(crate) struct PaceArgs {
     /// Get everything ready, say so, and wait for a line on standard input, or its end, before the first frame
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Frames per second, or `max` [default: the camera's own, else max]
+    /// Frames per second, which also become the time scale where each frame is a time point and nothing else says how
+    /// far these are apart, or `max` [default: the camera's own, else max]
     #[arg(long, value_name = "FPS|max")]
     pub(crate) rate: Option<Rate>,
     /// What happens to a frame when the ring is full: wait, lose it, or stop

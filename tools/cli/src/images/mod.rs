@@ -42,6 +42,7 @@ struct Image {
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     refuse_options_of_one(args)?;
+    place::refuse_zip(&args.output)?;
     place::refuse_over(&args.input, &args.output)?;
     args.layout.compressor()?;
     args.pace.ring_full()?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::axes::Axes;
 use super::files::{open_regular, stays_inside};
-use super::options::refuse_option;
+use super::options::{refuse_option, refuse_raw_options};
 use super::recording::{FrameSource, named_channel};
 use super::tiff::mmstack::{self, choose_position};
 use super::tiff::planes::{PlaneReader, RecordingFacts};
@@ -17,17 +17,21 @@ use super::why::{cannot, refused};
 use super::{ndtiff, tiff, zarr};
 use shardwright::words::{HAS, count_that};
 
-use crate::args::Series;
+use crate::args::{RecordingArgs, Series};
 use crate::failure::{Failure, Fault};
 use shardwright::offline::is_dataset;
 
 /// A summary of an acquisition, with a few lines for each image.
 const METADATA_BYTES_MAX: u64 = 1 << 30;
 
+/// Folders that an error message names.
+const FOLDERS_MAX: usize = 9;
+
 /// Opens a folder as what is in it.
-pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<Box<dyn FrameSource>, Failure> {
+pub(crate) fn open(path: &Path, args: &RecordingArgs, series: Option<Series>) -> Result<Box<dyn FrameSource>, Failure> {
     let index = path.join(ndtiff::INDEX);
     if index.is_file() {
+        refuse_raw_options(args, "NDTiff")?;
         stays_inside(path, &index).map_err(|why| refused(&index, why))?;
         return Ok(Box::new(ndtiff::open(&index, series)?));
     }
@@ -38,6 +42,7 @@ pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<Box<dyn FrameS
         names.iter().filter(has).map(|name| path.join(name)).collect::<Vec<_>>()
     };
     if let [companion] = &with_ending(".companion.ome")[..] {
+        refuse_raw_options(args, "OME-XML")?;
         stays_inside(path, companion).map_err(|why| refused(companion, why))?;
         return Ok(Box::new(tiff::open_companion(companion, series)?));
     }
@@ -46,17 +51,20 @@ pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<Box<dyn FrameS
         stays_inside(path, file).map_err(|why| refused(file, why))?;
     }
     if files.is_empty() {
-        let opened = zarr::Zarr::open(path);
+        let opened = zarr::Zarr::open(path, &args.axes);
         refuse_option("--series", series.is_some() && opened.is_ok(), "a Zarr array")?;
+        let none = |message| Failure::Known { fault: Fault::NotFound, message, path: Some(path.to_path_buf()) };
+        let nested = if is_zarr || opened.is_ok() { Vec::new() } else { folders_of_files(path, &names) };
         return match opened {
+            Err(_) if !nested.is_empty() => Err(none(name_nested(path, &nested))),
             Err(_) if !is_zarr && !has_folders(path) => {
                 let why = "holds no recording: no TIFF files, no NDTiff.index, no .companion.ome and no Zarr array";
-                let message = format!("{} {why}", path.display());
-                Err(Failure::Known { fault: Fault::NotFound, message, path: Some(path.to_path_buf()) })
+                Err(none(format!("{} {why}", path.display())))
             }
             opened => Ok(Box::new(opened?)),
         };
     }
+    refuse_raw_options(args, "a folder of TIFF files")?;
     let places: Option<Vec<_>> = files.iter().map(|file| NamedPosition::of(file)).collect();
     let found = match places {
         Some(places) => single_images(path, &files, &places, series)?,
@@ -71,6 +79,26 @@ pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<Box<dyn FrameS
 /// Whether there are folders in a folder, as arrays of some formats have them below it.
 fn has_folders(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(|entry| entry.path().is_dir()))
+}
+
+/// The folders among these in which there are files of a recording.
+fn folders_of_files(path: &Path, names: &[String]) -> Vec<PathBuf> {
+    let is_of_recording = |name: &str| {
+        name == ndtiff::INDEX || [".tif", ".tiff"].iter().any(|ending| name.to_ascii_lowercase().ends_with(ending))
+    };
+    let has_files = |folder: &PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| is_of_recording(&name))
+    };
+    names.iter().map(|name| path.join(name)).filter(has_files).collect()
+}
+
+/// That recordings are in folders of a folder, as positions of Micro-Manager's are, and what to call.
+fn name_nested(path: &Path, folders: &[PathBuf]) -> String {
+    let named: Vec<_> = folders.iter().take(FOLDERS_MAX).map(|folder| folder.display().to_string()).collect();
+    let more = if folders.len() > FOLDERS_MAX { ", …" } else { "" };
+    let named = named.join(", ");
+    format!("{} holds no recording itself, but its folders do; replay one of them: {named}{more}", path.display())
 }
 
 /// The names of files in a folder, numbers in them in the order of their values.
@@ -205,7 +233,10 @@ fn single_images(
         let named = |channel: &&ChannelOfName| {
             if let ChannelOfName::Name(name) = channel { name.clone() } else { String::new() }
         };
-        axes.channels = channels.iter().map(|channel| named_channel(&named(channel))).collect();
+        // The summary lists them in an order of its own.
+        let said = |name: String| axes.channels.iter().find(|said| said.label == name).cloned().ok_or(name);
+        let said = channels.iter().map(|channel| said(named(channel)).unwrap_or_else(|name| named_channel(&name)));
+        axes.channels = said.collect();
     }
     let mut planes = RecordingFacts::room(&axes, files.len() as u64).map_err(|why| cannot("read", path, why))?;
     let mut notes = Vec::new();

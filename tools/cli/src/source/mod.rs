@@ -21,7 +21,7 @@ use std::path::Path;
 use memmap2::MmapMut;
 
 use self::files::{huge_pages, open_regular};
-use self::options::{OF_RAW_FILES, refuse_option, refuse_options, refuse_raw_options};
+use self::options::{refuse_all_but_axes, refuse_option, refuse_raw_options};
 use self::why::{Why, cannot, refused};
 use crate::args::{Camera, RecordingArgs, Series};
 use crate::failure::Failure;
@@ -71,14 +71,12 @@ pub(crate) fn open(
 
 fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Result<Box<dyn FrameSource>, Failure> {
     if is_in_archive(input) {
-        refuse_raw_options(args, "a Zarr array")?;
-        let source = zarr::Zarr::open(input)?;
-        refuse_option("--series", series.is_some(), "a Zarr array")?;
-        return Ok(Box::new(source));
+        refuse_all_but_axes(args, "a Zarr array")?;
+        return open_archive(input, args, series);
     }
     if input.is_dir() {
-        refuse_raw_options(args, "a folder")?;
-        return folder::open(input, series);
+        refuse_all_but_axes(args, "a folder")?;
+        return folder::open(input, args, series);
     }
     let file = open_regular(input).map_err(|error| Failure::io("open", input, &error))?;
     if !args.shape.is_empty() {
@@ -90,7 +88,7 @@ fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Resu
         .map_err(|error| Failure::io("read", input, &error))?;
     if head.starts_with(&npy::MAGIC) {
         refuse_option("--series", series.is_some(), "an .npy file")?;
-        refuse_options(args, &OF_RAW_FILES.map(|option| if option == "--axes" { "" } else { option }), "an .npy file")?;
+        refuse_all_but_axes(args, "an .npy file")?;
         return Ok(Box::new(raw::Raw::open_npy(input, args)?));
     }
     if head.is_empty() {
@@ -112,11 +110,12 @@ fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Resu
         refuse_raw_options(args, "OME-XML")?;
         return Ok(Box::new(tiff::open_companion(input, series)?));
     }
-    if head.starts_with(foreign::ZIP)
-        && let Ok(source) = zarr::Zarr::open(input)
-    {
-        refuse_option("--series", series.is_some(), "a Zarr array")?;
-        return Ok(Box::new(source));
+    if head.starts_with(foreign::ZIP) {
+        match open_archive(input, args, series) {
+            // Of other archives, it is said below what they are.
+            Err(failure) if !matches!(failure, Failure::Usage(_)) => {}
+            opened => return opened,
+        }
     }
     if let Some(advice) = foreign::advice(&head) {
         return Err(cannot("replay", input, Why::Unread(advice.to_owned())));
@@ -126,6 +125,12 @@ fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Resu
         "{} is no TIFF or .npy file (it begins with {head:02x?}); a raw file needs --shape T,Y,X and --dtype",
         input.display()
     )))
+}
+
+fn open_archive(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Result<Box<dyn FrameSource>, Failure> {
+    let source = zarr::Zarr::open(input, &args.axes)?;
+    refuse_option("--series", series.is_some(), "a Zarr array")?;
+    Ok(Box::new(source))
 }
 
 /// Whether a path is that of a dataset in one file, or leads into one.

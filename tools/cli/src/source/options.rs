@@ -4,14 +4,19 @@ use crate::args::RecordingArgs;
 use crate::failure::Failure;
 
 /// Options that are about the bytes of a raw file.
-pub(super) const OF_RAW_FILES: [&str; 8] =
+const OF_RAW_FILES: [&str; 8] =
     ["--shape", "--axes", "--dtype", "--pixel-format", "--unused-bits", "--offset", "--row-stride", "--frame-stride"];
 
 pub(super) fn refuse_raw_options(args: &RecordingArgs, what: &str) -> Result<(), Failure> {
     refuse_options(args, &OF_RAW_FILES, what)
 }
 
-pub(super) fn refuse_options(args: &RecordingArgs, refused: &[&str], what: &str) -> Result<(), Failure> {
+/// The same of what may have dimensions without names.
+pub(super) fn refuse_all_but_axes(args: &RecordingArgs, what: &str) -> Result<(), Failure> {
+    refuse_options(args, &OF_RAW_FILES.map(|option| if option == "--axes" { "" } else { option }), what)
+}
+
+fn refuse_options(args: &RecordingArgs, refused: &[&str], what: &str) -> Result<(), Failure> {
     let given = [
         !args.shape.is_empty(),
         !args.axes.is_empty(),

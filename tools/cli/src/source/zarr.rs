@@ -24,8 +24,8 @@ pub(crate) struct Zarr {
 }
 
 impl Zarr {
-    /// Opens the array at `path`.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+    /// Opens the array at `path`. `axes`: what its dimensions are called, if it does not say that itself.
+    pub(crate) fn open(path: &Path, axes: &[String]) -> Result<Self, Failure> {
         let array = Array::open(path)?;
         array.check_finished()?;
         let shape = array.shape().to_vec();
@@ -52,7 +52,8 @@ impl Zarr {
             refused(path, Why::Unread(why))
         })?;
         let mut recording = Recording::movie(dtype, Some(frames), *height, *width);
-        let dims = dims(&array)?;
+        let (dims, note) = dims(&array, axes)?;
+        recording.notes.extend(note);
         // A single frame stays a movie of one.
         recording.dims.truncate(recording.dims.len().saturating_sub(dims.len()));
         recording.dims.extend(dims);
@@ -74,24 +75,38 @@ impl Zarr {
     }
 }
 
-/// The dimensions, as OME-Zarr's metadata describe them, the array itself, or as is usual.
-fn dims(array: &Array) -> Result<Vec<Dim>, Failure> {
+/// The dimensions, as OME-Zarr's metadata describe them, the array itself, or whoever calls, and what to say of them.
+fn dims(array: &Array, called: &[String]) -> Result<(Vec<Dim>, Option<String>), Failure> {
     let shape = array.shape();
     let is_distinct = |axes: &Vec<Axis>| {
         let names: HashSet<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
         names.len() == axes.len() && !names.contains("")
     };
-    let Some(axes) = array.axes()?.filter(is_distinct) else {
-        let named = names(array.dimension_names(), shape.len()).into_iter().zip(shape);
-        return Ok(named.map(|(name, &size)| dim_named(&name, size)).collect());
+    let axes = array.axes()?.filter(is_distinct);
+    let own = array.dimension_names().filter(|names| names.iter().all(|name| !name.is_empty()));
+    let named = |names: &[String]| names.iter().zip(shape).map(|(name, &size)| dim_named(name, size)).collect();
+    if axes.is_none() && own.is_none() {
+        let (names, note) = names(array, called)?;
+        return Ok((named(&names), note));
+    }
+    let dims = match (axes, own) {
+        (Some(axes), _) => axes.into_iter().zip(shape).map(dim).collect(),
+        (None, own) => named(own.unwrap_or_default()),
     };
-    let dim = |(axis, &size): (Axis, &u64)| {
-        let named = dim_named(&axis.name, size);
-        let scale = Some(axis.scale).filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
-        let translation = Some(axis.translation).filter(|place| place.is_finite()).unwrap_or(0.0);
-        Dim { kind: axis.kind.unwrap_or(named.kind), scale, translation, unit: axis.unit, ..named }
-    };
-    Ok(axes.into_iter().zip(shape).map(dim).collect())
+    if !called.is_empty() {
+        let names = dims.iter().map(|dim: &Dim| dim.name.as_str()).collect::<Vec<_>>().join(",");
+        let path = array.path().display();
+        return Err(Failure::Usage(format!("--axes: the dimensions of {path} have names already: {names}")));
+    }
+    Ok((dims, None))
+}
+
+/// A dimension as OME-Zarr's metadata describe it.
+fn dim((axis, &size): (Axis, &u64)) -> Dim {
+    let named = dim_named(&axis.name, size);
+    let scale = Some(axis.scale).filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
+    let translation = Some(axis.translation).filter(|place| place.is_finite()).unwrap_or(0.0);
+    Dim { kind: axis.kind.unwrap_or(named.kind), scale, translation, unit: axis.unit, ..named }
 }
 
 /// The channels, if there are as many as the array has.
@@ -104,16 +119,29 @@ fn channels(array: &Array, dims: &[Dim]) -> Result<Vec<Channel>, Failure> {
     Ok(if count == Some(channels.len() as u64) { channels } else { Vec::new() })
 }
 
-/// The array's own names, if all dimensions have one, or the usual ones.
-fn names(own: Option<&[String]>, dimensions: usize) -> Vec<String> {
-    let own = own.filter(|names| names.iter().all(|name| !name.is_empty()));
-    let usual = |index: usize| match (dimensions - index, index) {
-        (1, _) => "x".to_owned(),
-        (2, _) => "y".to_owned(),
-        (_, 0) => "t".to_owned(),
-        _ => format!("d{index}"),
-    };
-    own.map_or_else(|| (0..dimensions).map(usual).collect(), <[String]>::to_vec)
+/// Names for the dimensions of an array that gives them none: those of the call, or the usual ones.
+fn names(array: &Array, called: &[String]) -> Result<(Vec<String>, Option<String>), Failure> {
+    let (dimensions, path) = (array.shape().len(), array.path().display());
+    let usual = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    match (called.len(), dimensions) {
+        (0, 2) => Ok((usual(&["y", "x"]), None)),
+        (0, 3) => {
+            let note = format!("the dimensions of {path} have no names, and become t, y, x; --axes gives others");
+            Ok((usual(&["t", "y", "x"]), Some(note)))
+        }
+        (0, _) => Err(Failure::Usage(format!(
+            "the {dimensions} dimensions of {path} have no names; give them by --axes, such as t,c,y,x"
+        ))),
+        (names, _) if names != dimensions => {
+            let names = count(names, "dimension");
+            Err(Failure::Usage(format!("--axes names {names} and {path} has {dimensions}; both must be the same")))
+        }
+        _ if called[dimensions - 2..].iter().any(|name| dim_named(name, 1).kind == DimKind::Channel) => {
+            let why = "the last two dimensions of a Zarr array become the rows and columns of frames, not channels";
+            Err(Failure::Usage(format!("--axes {}: {why}", called.join(","))))
+        }
+        _ => Ok((called.to_vec(), None)),
+    }
 }
 
 impl FrameSource for Zarr {
@@ -172,7 +200,7 @@ mod tests {
     fn frames_come_in_the_array_s_order() {
         let folder = tempfile::tempdir().unwrap();
         array(folder.path(), serde_json::json!(["t", "c", "y", "x"]));
-        let mut source = Zarr::open(folder.path()).unwrap();
+        let mut source = Zarr::open(folder.path(), &[]).unwrap();
         assert_eq!(source.recording().dims, [Dim::time(2), Dim::channel(3), Dim::y(2), Dim::x(2)]);
         assert_eq!((source.recording().frames, source.recording().dtype), (Some(6), Dtype::U8));
         for index in [5, 0, 3, 1] {
@@ -183,15 +211,27 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_without_names_get_some() {
-        assert_eq!(names(None, 3), ["t", "y", "x"]);
-        assert_eq!(names(None, 5), ["t", "d1", "d2", "y", "x"]);
-        assert_eq!(names(None, 2), ["y", "x"]);
+    fn dimensions_without_names_need_some() {
+        let folder = tempfile::tempdir().unwrap();
+        array(folder.path(), serde_json::Value::Null);
+        let open = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+            Zarr::open(folder.path(), &names).map(|source| source.recording.dims)
+        };
+        assert_eq!(open(&["z", "c", "y", "x"]).unwrap(), [dim_named("z", 2), Dim::channel(3), Dim::y(2), Dim::x(2)]);
+        for (names, part) in [
+            (&[][..], "by --axes, such as t,c,y,x"),
+            (&["t", "y", "x"], "--axes names 3 dimensions"),
+            (&["t", "y", "x", "c"], "not channels"),
+        ] {
+            let refused = open(names).unwrap_err().to_string();
+            assert!(refused.contains(part), "{refused}");
+        }
     }
 
     #[test]
     fn what_is_no_array_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Zarr::open(folder.path()).is_err());
+        assert!(Zarr::open(folder.path(), &[]).is_err());
     }
 }

@@ -118,7 +118,8 @@ impl ImageJ {
         } else {
             vec![OuterAxis::new("t", planes)]
         };
-        Axes { outer, y_step, x_step, ..Axes::default() }
+        let channels = stack.imagej_channels.clone();
+        Axes { outer, y_step, x_step, channels, ..Axes::default() }
     }
 }
 

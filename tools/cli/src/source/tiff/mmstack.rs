@@ -10,9 +10,11 @@
 //! Source: "Micro-Manager File Formats", section "Micro-Manager metadata in image stacks".
 
 use std::collections::{BTreeSet, HashMap};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use shardwright::Channel;
 
 use super::super::axes::{Axes, OuterAxis, Step};
 use super::super::files::stays_inside;
@@ -147,8 +149,10 @@ pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3], positi
     let z = OuterAxis::new("z", slices).step(scales.z);
     let t = OuterAxis::new("t", frames).step(scales.t);
     let inner = if is_true("SlicesFirst") { [z, c] } else { [c, z] };
-    let names = summary["ChNames"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let names: Vec<_> = names.iter().filter_map(Value::as_str).map(named_channel).collect();
+    let listed = |key: &str| summary[key].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names = listed("ChNames").iter().filter_map(Value::as_str).map(named_channel);
+    let colors = listed("ChColors").iter().map(color).chain(iter::repeat_with(String::new));
+    let channels_said: Vec<_> = names.zip(colors).map(|(channel, color)| Channel { color, ..channel }).collect();
     let [x_place, y_place] = stage(summary, position);
     Axes {
         x_place,
@@ -156,9 +160,14 @@ pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3], positi
         outer: [t].into_iter().chain(inner).collect(),
         y_step: scales.pixel,
         x_step: scales.pixel,
-        channels: if names.len() as u64 == channels { names } else { Vec::new() },
+        channels: if channels_said.len() as u64 == channels { channels_said } else { Vec::new() },
         ..Axes::default()
     }
+}
+
+/// A colour as Java's `Color.getRGB` has it: the bytes of alpha, red, green and blue, as a signed number.
+fn color(said: &Value) -> String {
+    said.as_i64().map_or_else(String::new, |argb| format!("{:06X}", argb & 0xFF_FFFF))
 }
 
 /// Where the stage was at a position, along x and y, as a summary of Micro-Manager 2 lists it.

@@ -4,6 +4,7 @@ mod compression;
 mod decode;
 mod ifd;
 pub(crate) mod imagej;
+mod imagej_channels;
 mod lsm;
 mod metamorph;
 pub(crate) mod mmstack;
@@ -54,8 +55,8 @@ fn find_alone(mut stack: Stack) -> Result<RecordingFacts, Failure> {
     if let Some(imagej) = imagej::ImageJ::parse(&stack.description) {
         return imagej.find(stack);
     }
-    if let Some(axes) = shaped::axes(&stack.description) {
-        return shaped::find(axes, stack);
+    if let Some(shaped) = shaped::parse(&stack.description) {
+        return shaped::find(shaped, stack);
     }
     if let Some(info) = stack.lsm.take() {
         return lsm::find(stack, &info);

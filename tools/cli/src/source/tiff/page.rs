@@ -41,6 +41,9 @@ pub(crate) mod tag {
     pub(crate) const UIC2: u16 = 33629;
     /// CZ_LSMINFO of Zeiss' LSM files.
     pub(crate) const LSM_INFO: u16 = 34412;
+    // ImageJ's own.
+    pub(crate) const IMAGEJ_LENGTHS: u16 = 50838;
+    pub(crate) const IMAGEJ_DATA: u16 = 50839;
     // Of Silicon Graphics.
     pub(crate) const IMAGE_DEPTH: u16 = 32997;
     pub(crate) const TILE_DEPTH: u16 = 32998;

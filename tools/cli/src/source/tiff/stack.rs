@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::super::why::{Why, cannot, refused};
 use super::ifd::{Ifd, TiffBytes, TiffHeader};
+use super::imagej_channels;
 use super::page::{Page, PageData, tag};
 use super::planes::PlaneSource;
+use shardwright::Channel;
 use shardwright::words::{IS, count_that};
 
 use crate::failure::Failure;
@@ -33,6 +35,8 @@ pub(crate) struct Stack {
     pub(crate) software: String,
     /// What LSM files say of all pages.
     pub(crate) lsm: Option<Vec<u8>>,
+    /// How ImageJ shows channels.
+    pub(crate) imagej_channels: Vec<Channel>,
     /// Planes that MetaMorph lays behind its one page, and what it says of them.
     pub(crate) metamorph: Option<(u64, Vec<u8>)>,
     pub(crate) has_sub_ifds: bool,
@@ -69,6 +73,7 @@ impl Stack {
             resolution: [None; 2],
             software: String::new(),
             lsm: None,
+            imagej_channels: Vec::new(),
             metamorph: None,
             has_sub_ifds: false,
             orientation: 1,
@@ -109,6 +114,7 @@ impl Stack {
             self.orientation = ifd.number(bytes, tag::ORIENTATION).ok().flatten().unwrap_or(1);
             self.software = ifd.text(bytes, tag::SOFTWARE).unwrap_or_default();
             self.lsm = ifd.bytes(bytes, tag::LSM_INFO).ok().flatten();
+            self.imagej_channels = imagej_channels::read(bytes, ifd, header.order);
             self.metamorph = metamorph_planes(bytes, ifd);
         }
         self.has_sub_ifds |= ifd.has(tag::SUB_IFDS);
