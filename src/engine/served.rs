@@ -78,9 +78,10 @@ impl Served {
     }
 
     /// Whether documents follow when a shard is closed: without checkpoints, and where those are so rare that a closed
-    /// shard would wait for one for long.
+    /// shard would wait for one for long. The end of a run has documents of its own.
     pub(super) fn advances_by_shards(&self) -> bool {
-        self.checkpoint_every.is_zero() || self.checkpoint_every > CLOSED_UNSEEN_MAX
+        let are_rare = self.checkpoint_every > CLOSED_UNSEEN_MAX && !self.engine.gate.is_closed();
+        self.checkpoint_every.is_zero() || are_rare
     }
 
     /// Files that may be open beside what all images share: where a frame lies in many, those being filled, prepared

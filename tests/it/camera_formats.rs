@@ -279,7 +279,7 @@ fn formats_that_do_not_fit_are_refused() {
     refused(Config { unused_low_bits: 16, ..config() }, "unused_low_bits", "at most 15");
     let packed = Config { unused_low_bits: 4, pixel_format: PixelFormat::Mono10p, ..config() };
     refused(packed, "unused_low_bits", "have no unused bits");
-    refused(Config { unused_low_bits: 4, dtype: Dtype::I16, ..config() }, "pixel_format", "u16");
+    refused(Config { unused_low_bits: 4, dtype: Dtype::I16, ..config() }, "unused_low_bits", "u16");
 }
 
 #[test]

@@ -269,13 +269,14 @@ fn the_error_of_the_last_document_alone_tells_of_frames_that_it_hides() {
     });
     let config = Config { checkpoint_every: Duration::MAX, ..tiny(None, 32) };
     let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
-    let appended = acquisition.append(&vec![7; 6 * FRAME_BYTES]).unwrap();
-    assert_eq!(appended.frames, 6);
+    // A shard that is full would be told of earlier.
+    let appended = acquisition.append(&vec![7; 3 * FRAME_BYTES]).unwrap();
+    assert_eq!(appended.frames, 3);
     let last = std::thread::Builder::new().name("last".into()).spawn(|| acquisition.finish().unwrap_err()).unwrap();
     let unfinished = last.join().unwrap();
     let text = unfinished.to_string();
-    assert!(text.contains("frames 0 to 5 are in their shards"), "{text}");
-    let where_to = "before `shardwright recover` of a folder with the files of the storage (6 of 6 accepted frames";
+    assert!(text.contains("frames 0 to 2 are in their shards"), "{text}");
+    let where_to = "before `shardwright recover` of a folder with the files of the storage (3 of 3 accepted frames";
     assert!(text.contains(where_to), "{text}");
 }
 

