@@ -22,7 +22,7 @@ struct End {
     frames: u64,
     /// It was aborted before anything came, or is an image of a plate to which nothing came.
     is_empty: bool,
-    /// Nothing came that what the dataset was to replace would have to make room for.
+    /// No frame came, and there is a dataset that this one was to replace: it need not make room.
     gives_back: bool,
     /// All documents that were to be written are.
     is_told: bool,

@@ -68,10 +68,12 @@ pub(super) fn jobs(
     if to_zarr2 || of_zarr2 || rules(selection.options.to()).is_tree {
         check_lengths(&nodes, selection)?;
     }
-    let mut jobs = match () {
-        () if to_zarr2 => zarr2_tree::jobs(nodes, roots, selection, pool)?,
-        () if of_zarr2 => zarr2_arrays::jobs(nodes, roots, selection, pool)?,
-        () => ArrayJobs::new(nodes, roots, selection, pool)?,
+    let mut jobs = if to_zarr2 {
+        zarr2_tree::jobs(nodes, roots, selection, pool)?
+    } else if of_zarr2 {
+        zarr2_arrays::jobs(nodes, roots, selection, pool)?
+    } else {
+        ArrayJobs::new(nodes, roots, selection, pool)?
     };
     jobs.notes.extend(of_nodes);
     jobs.notes.extend(flat.into_iter().map(|array| format!("{array} stays as it is: it has no rows and columns")));
