@@ -185,9 +185,12 @@ impl Dataset {
             begun.push((Arc::new(image), run.plan.clone()));
         }
         let mut documents = Documents::Together(Vec::new());
-        self.root.write_collection(&mut documents)?;
         begun.iter().try_for_each(|(image, plan)| image.write_documents(plan, &mut documents))?;
         documents.write(begun[0].0.storage(), self.root.path())?;
+        // What names the images is written behind them: a run may be killed at any moment.
+        let mut around = Documents::Together(Vec::new());
+        self.root.write_collection(&mut around)?;
+        around.write(begun[0].0.storage(), self.root.path())?;
         let start = |((run, ring), (image, _)): ((Planned, RingSource), &(Arc<ImageWriter>, _))| {
             let Planned { config, plan, choice } = run;
             let mut started = Acquisition::start_image(image, &plan, &config, choice, (ring, true), pool.clone())?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::format::zarr3;
 use crate::json as exact;
 use crate::storage::Storage;
 
@@ -37,14 +38,17 @@ impl Documents<'_> {
         }
     }
 
-    /// Writes those that are yet to be written. `root`: as for [`settle`](Self::settle).
+    /// Writes those that are yet to be written, and behind all others the root's, by which a dataset is one. `root`: as
+    /// for [`settle`](Self::settle).
     pub(crate) fn write(self, storage: &dyn Storage, root: &Path) -> Result<()> {
         let Self::Together(files) = self else { return Ok(()) };
-        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), bytes.as_slice())).collect();
-        let first = files.first().map_or("", |(key, _)| key);
-        storage.put_all(&files).map_err(|e| {
-            Error::io("write documents of several images, of which the first is", storage.path_of(first), e)
-        })?;
+        let files = files.iter().map(|(key, bytes)| (key.as_str(), bytes.as_slice()));
+        let (of_root, others): (Vec<_>, Vec<_>) = files.partition(|(key, _)| *key == zarr3::DOCUMENT);
+        for files in [others, of_root].iter().filter(|files| !files.is_empty()) {
+            storage.put_all(files).map_err(|e| {
+                Error::io("write documents of several images, of which the first is", storage.path_of(files[0].0), e)
+            })?;
+        }
         settle(storage, root)
     }
 }

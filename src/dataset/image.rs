@@ -73,8 +73,9 @@ impl ImageWriter {
         let write = || {
             image.list(plan);
             let documents = &mut Documents::AtOnce(&*image.storage);
-            image.root.write_collection(documents)?;
             image.write_documents(plan, documents)?;
+            // What names the image is written behind it: a run may be killed at any moment.
+            image.root.write_collection(documents)?;
             documents.settle(image.root.path())
         };
         caught(write).inspect_err(|_| image.undo(plan))?;

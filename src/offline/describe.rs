@@ -26,6 +26,7 @@ use crate::offline::levels;
 use crate::offline::not_fetched;
 use crate::offline::notes::notes_of_frames;
 use crate::offline::promises::{self, Broken};
+use crate::offline::recover::refuse_begun;
 use crate::offline::stale::{self, Stale};
 use crate::words::{IS, count_that, of_number};
 
@@ -152,9 +153,11 @@ pub struct ArrayDescription {
 /// # Errors
 ///
 /// When there is neither, or the document of the root or a directory can't be read. A damaged shard is no error: see
-/// [`ArrayDescription::damaged`]; nor is an array that can't be read: see [`Description::unreadable`].
+/// [`ArrayDescription::damaged`]; nor is an array that can't be read: see [`Description::unreadable`]. Of a run that
+/// was stopped while it began, the error says that no frame is lost.
 pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let root = path.as_ref();
+    refuse_begun(root)?;
     let nodes = walk::nodes(root)?;
     let attributes = match nodes.first() {
         Some(node) => node.document()?.get("attributes").cloned().unwrap_or_default(),

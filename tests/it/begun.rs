@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
-use crate::common::stopped::{files, finished, restore};
+use crate::common::fault_log::{FaultLog, Op};
+use crate::common::stopped::{files, finished, restore, sound};
 use crate::common::{checked, recovered, tiny};
 use serde_json::json;
-use shardwright::offline::Array;
+use shardwright::offline::{Array, describe};
 use shardwright::{Acquisition, Config, Dataset, Downsampling, Error, Plate};
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
@@ -57,9 +59,30 @@ fn all_begun(folder: &Path) -> Vec<(&'static str, Files)> {
     found.into_iter().chain(partials).collect()
 }
 
-/// What recovery and check say of a dataset that can't be opened.
-fn refused(path: &Path) -> [Error; 2] {
-    [recovered(path, false).map(drop).unwrap_err(), checked(path).map(drop).unwrap_err()]
+/// What recovery, check and description say of a dataset that can't be opened.
+fn refused(path: &Path) -> [Error; 3] {
+    let described = describe(path).map(drop).unwrap_err();
+    [recovered(path, false).map(drop).unwrap_err(), checked(path).map(drop).unwrap_err(), described]
+}
+
+/// The documents of a dataset of several images, after each of them that its runs put before their first frames.
+fn moments(begin: impl FnOnce(&Dataset) -> Vec<Acquisition>) -> Vec<Files> {
+    let log = FaultLog::default();
+    let dataset = Dataset::create_in(Arc::new(log.clone())).unwrap();
+    let runs = begin(&dataset);
+    let ops = log.ops();
+    drop((dataset, runs));
+    let mut there = Files::from([(PathBuf::from(".shardwright.lock"), Vec::new())]);
+    let put = |op: &Op| match op {
+        Op::Put { key, bytes } => Some((PathBuf::from(key), bytes.clone())),
+        _ => None,
+    };
+    let mut moments = vec![there.clone()];
+    for (key, bytes) in ops.iter().filter_map(put) {
+        there.insert(key, bytes);
+        moments.push(there.clone());
+    }
+    moments
 }
 
 #[test]
@@ -77,6 +100,46 @@ fn is_told_and_replaced() {
         finished(&path, &config(), &[0]);
         assert_eq!(Array::open(&path).unwrap().shape(), [1, 16, 16], "{kind}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{kind}");
+    }
+}
+
+/// At no moment does a document name what is not there.
+#[test]
+fn several_images_are_begun_or_empty_at_any_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let of_plate = |dataset: &Dataset| dataset.clone().with_plate(Plate::new(2, 3)).unwrap();
+    let together = moments(|dataset| {
+        let (dataset, names) = (of_plate(dataset), ["A/1/0", "A/1/1", "B/3/0"]);
+        let mut runs = dataset.acquisitions(names.map(|name| (name, config()))).unwrap();
+        runs.extend(dataset.acquisitions(["A/1/2", "A/2/0"].map(|name| (name, config()))).unwrap());
+        runs
+    });
+    let one_by_one = moments(|dataset| {
+        let dataset = of_plate(dataset);
+        let mut runs: Vec<_> =
+            ["A/1/0", "A/1/1", "B/3/0"].map(|name| dataset.acquisition(name, config()).unwrap()).into();
+        runs.push(dataset.acquisition("B/3/0/labels/cells", tiny(None, 32)).unwrap());
+        runs
+    });
+    let listed = moments(|dataset| ["left", "right"].map(|name| dataset.acquisition(name, config()).unwrap()).into());
+    for (kind, moments) in [("together", together), ("one by one", one_by_one), ("listed", listed)] {
+        let mut begun = 0;
+        for (number, files) in moments.iter().enumerate() {
+            restore(&path, files);
+            if !files.contains_key(Path::new("zarr.json")) {
+                begun += 1;
+                let told = refused(&path).map(|error| error.to_string());
+                assert!(told.iter().all(|told| told.contains("no frame is lost")), "{kind}, {number}: {told:?}");
+                continue;
+            }
+            sound(&path);
+            let unreadable = describe(&path).unwrap().unreadable;
+            assert!(unreadable.is_empty(), "{kind}, {number}: {unreadable:?}");
+            recovered(&path, true).unwrap();
+            sound(&path);
+        }
+        assert!(begun > 1 && begun < moments.len(), "{kind}: {begun}");
     }
 }
 

@@ -219,7 +219,12 @@ fn plan<'a>(
     // The levels of a pyramid come behind the image that they are of.
     for mut image in images {
         if let Some(finest) = image.finest() {
-            let of = planned.iter().find(|plan| plan.image.node.name == finest).ok_or_else(|| {
+            let of = planned.iter().find(|plan| plan.image.node.name == finest);
+            if of.is_none() && image.node.files.is_empty() && !image.node.name.is_empty() {
+                // The run was killed while it began with the image, which has no frame.
+                continue;
+            }
+            let of = of.ok_or_else(|| {
                 let reason = format!("is a level of {finest}, which decides what frames there are; recover the image");
                 Error::unsupported(image.node.array.path(), reason)
             })?;
