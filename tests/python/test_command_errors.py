@@ -134,7 +134,7 @@ WRONG = {
         ("--pixel-size", "0.3", "0.325um"),
         ("--camera", "64x48xu8", "belongs to the input `synthetic`"),
         ("--shape", "1,2,3", "--dtype"),
-        ("--dtype", "u17", "u16"),
+        ("--dtype", "u17", "uint16 (u16)"),
         ("--dtype", "u16", "--dtype belongs to raw files"),
         ("--pixel-format", "mono13p", "mono12p"),
         ("--unused-bits", "16", "0..=15"),

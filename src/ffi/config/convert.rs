@@ -487,7 +487,8 @@ mod tests {
     #[test]
     fn numbers_mean_what_the_header_says() {
         let dtypes = [SW_U8, SW_I8, SW_U16, SW_I16, SW_U32, SW_I32, SW_U64, SW_I64, SW_F32, SW_F64];
-        let names = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
+        let names =
+            ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64"];
         for (number, name) in dtypes.into_iter().zip(names) {
             assert_eq!(choice(Dtype::ALL, number, "dtype").unwrap().to_string(), name);
         }

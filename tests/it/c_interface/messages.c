@@ -59,7 +59,7 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG((config.pyramid = SW_PYRAMID_MEAN, config.pyramid_keep = SW_KEEP_Y + SW_KEEP_X),
            "sw_config.pyramid_keep = 3: neither y nor x is halved");
     CONFIG((config.dtype = SW_I64, config.fill_value = 9223372036854775808.0),
-           "sw_config.fill_value = 9223372036854775808: i64 holds whole numbers from -9223372036854775808 to "
+           "sw_config.fill_value = 9223372036854775808: int64 holds whole numbers from -9223372036854775808 to "
            "9223372036854775807");
     CONFIG((config.fill_value = 3, config.fill_pixel = &fill), "sw_config.fill_value = 3: fill_pixel says another");
     CONFIG(config.unused_low_bits = 16, "sw_config.unused_low_bits = 16");

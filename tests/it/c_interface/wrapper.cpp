@@ -94,7 +94,7 @@ static int fields_beside_a_document_are_refused() {
     config.fields.document =
         "{\"dims\": [{\"name\": \"t\"}, {\"name\": \"y\", \"size\": 4}, {\"name\": \"x\", \"size\": 4}]}";
     std::string text;
-    HOLDS(config.try_json(text) == SW_OK && text.find("\"u16\"") != std::string::npos);
+    HOLDS(config.try_json(text) == SW_OK && text.find("\"uint16\"") != std::string::npos);
     config.fields.sync = 0;
     HOLDS(config.try_json(text) == SW_ERROR_CONFIG && std::strstr(sw_last_error(), "sync"));
     config.fields.sync = 1;

@@ -53,11 +53,12 @@ pub(crate) struct RecordingArgs {
     /// become channels
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) axes: Vec<String>,
-    /// A raw file's element type: u8, i8, u16, … f64, little-endian unless --pixel-format says otherwise
+    /// A raw file's element type: uint8, int8, uint16, … float64 (or u8 … f64), little-endian unless --pixel-format says
+    /// otherwise
     #[arg(long)]
     pub(crate) dtype: Option<Dtype>,
     /// How a raw file's pixels lie, as a camera gives them; packed ones, by their names in GenICam's convention, become
-    /// u16 [default: plain]
+    /// uint16 [default: plain]
     #[arg(long, value_name = "FORMAT", value_parser = one_of(PixelFormat::ALL, PixelFormat::name))]
     pub(crate) pixel_format: Option<PixelFormat>,
     /// How many of the lowest bits of a raw file's 16-bit pixels are unused: 4 where 12 bits are aligned to the left.

@@ -42,7 +42,8 @@ impl FromStr for Camera {
         };
         let parts: Vec<_> = frame.split('x').collect();
         let [width, height, dtype] = parts[..] else {
-            return Err("a camera reads WIDTHxHEIGHTxDTYPE or WIDTHxHEIGHTxDTYPE@FPS, such as 2048x2048xu16@100".into());
+            let reads = "a camera reads WIDTHxHEIGHTxDTYPE or WIDTHxHEIGHTxDTYPE@FPS, such as 2048x2048xuint16@100";
+            return Err(reads.into());
         };
         let side = |name, digits: &str| match digits.parse() {
             Ok(pixels @ 1..=1_000_000) => Ok(pixels),
