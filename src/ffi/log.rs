@@ -37,8 +37,13 @@ pub const SW_LOG_DEBUG: sw_log_level = 4;
 pub const SW_LOG_TRACE: sw_log_level = 5;
 
 /// Hears a log line: its level, the part of the library it comes from, its text without a line end and other control
-/// characters, of which each is a space. Both texts are the library's and good during the call. It is called from any
-/// thread, also from several at once, whatever that thread is doing for a run: no run can be ended in it.
+/// characters, of which each is a space. Both texts are the library's, never null, and good during the call. It is
+/// called from any thread, also from several at once, whatever that thread is doing for a run: no run can be ended in
+/// it.
+///
+/// `source` is "shardwright::acquisition" (where a run begins and ends, and the program's own functions),
+/// "shardwright::engine" (the way of frames through the ring, checkpoints, first errors), "shardwright::shard" (the
+/// room in a shard's file) or "shardwright::storage" (archives). These names stay, and others may be added.
 pub type sw_log_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, level: sw_log_level, source: *const c_char, text: *const c_char)>;
 
@@ -116,7 +121,7 @@ pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, co
 /// the device. It can be set once for an acquisition. The function and its context must stay until the acquisition is
 /// freed.
 ///
-/// Errors: SW_ERROR_NULL, SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
+/// Errors: SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_on_shard_closed(
     acquisition: *mut sw_acquisition,

@@ -24,7 +24,7 @@ use crate::record::RECORD_FIELDS_MAX;
 ///
 /// The size tells the library which fields the program was compiled with, so that both can grow at different times.
 ///
-/// Errors: SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE. Any thread.
+/// Errors: only those of wrong arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> sw_status {
     boundary(|| {
@@ -36,11 +36,12 @@ pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> 
 
 /// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 ///
-/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-/// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
+/// `text` gets the document and an ending zero if its `capacity` bytes suffice, else nothing. `needed` (null: not
+/// wanted) gets how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is
+/// set.
 ///
 /// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at;
-/// for that, see sw_memory_needed. Any thread.
+/// for that, see sw_memory_needed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_config_json(
     config: *const sw_config,
