@@ -12,6 +12,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::words::quoted;
 
 /// The type of one pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -161,7 +162,7 @@ impl FromStr for Dtype {
         let found = TABLE.iter().find(|row| row.1 == text || row.2 == text);
         found.map(|row| row.0).ok_or_else(|| {
             let names: Vec<_> = TABLE.iter().map(|(_, short, name, _)| format!("{name} ({short})")).collect();
-            Error::config("dtype", format_args!("{text:?}"), format!("possible are {}", names.join(", ")))
+            Error::config("dtype", quoted(text), format!("possible are {}", names.join(", ")))
         })
     }
 }

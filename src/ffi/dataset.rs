@@ -6,7 +6,6 @@ use std::ffi::c_char;
 use super::config::convert::configuration;
 use super::config::sw_config;
 use super::handle::Registry;
-use super::names::Plain;
 use super::own_buffers::own_buffers;
 use super::pointer::{out, text};
 use super::registry::sw_acquisition;
@@ -15,6 +14,7 @@ use super::status::{SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_sta
 use super::storage::{caller_storage, sw_storage};
 use crate::Dataset;
 use crate::config::Plate;
+use crate::words::Plain;
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come
 /// from any thread.

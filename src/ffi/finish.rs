@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::error::caught;
 use crate::stats::Summary;
 use crate::sync::Unpoisoned;
+use crate::words::of_system;
 
 /// No more frames of these runs are taken; a thread brings those of them that are not on their way yet to their ends.
 pub(super) fn begin_to_end(runs: &[Arc<Run>]) -> Outcome<()> {
@@ -30,8 +31,9 @@ pub(super) fn begin_to_end(runs: &[Arc<Run>]) -> Outcome<()> {
     }
     let begun: Vec<_> = states.iter().map(|(run, _)| (*run).clone()).collect();
     let thread = std::thread::Builder::new().name("sw-finish".into()).spawn(move || end(&begun));
-    let thread =
-        thread.map_err(|error| told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {error}")))?;
+    let thread = thread.map_err(|error| {
+        told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {}", of_system(error)))
+    })?;
     states[0].1.thread = Some(thread);
     states.iter_mut().for_each(|(_, state)| state.begun = true);
     let begun: Vec<_> = states.into_iter().map(|(run, _)| run).collect();

@@ -20,6 +20,7 @@ use super::status::{
     sw_status,
 };
 use crate::sync::Unpoisoned;
+use crate::words::log_source;
 
 /// How much a log line matters.
 pub type sw_log_level = u32;
@@ -188,7 +189,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        let source = CString::new(event.metadata().target()).unwrap_or_default();
+        let source = CString::new(log_source(event.metadata().target())).unwrap_or_default();
         let text = CString::new(line.0.chars().map(of_one_line).collect::<String>()).unwrap_or_default();
         let Some(hearing) = Hearing::here() else { return };
         // Held through the call, so that `sw_set_log` returns only when the function before is done.
@@ -221,5 +222,45 @@ impl Visit for Line {
             write!(self.0, "; {}: {value:?}", field.name())
         };
         debug_assert!(outcome.is_ok(), "a string takes everything");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Adds what the lines that a file logs have as their source.
+    fn add_sources(path: &Path, within: &str, found: &mut BTreeSet<String>) {
+        if path.is_dir() {
+            for inner in std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()) {
+                let name = inner.file_stem().unwrap().to_str().unwrap();
+                add_sources(&inner, if within.is_empty() { name } else { within }, found);
+            }
+            return;
+        }
+        let text = std::fs::read_to_string(path).unwrap();
+        for level in ["error", "warn", "info", "debug", "trace"] {
+            for call in text.split(&format!("tracing::{level}!(")).skip(1) {
+                let named = call.trim_start().strip_prefix("target: \"");
+                let source = named.map_or_else(
+                    || format!("shardwright::{within}"),
+                    |named| named.split('"').next().unwrap().to_owned(),
+                );
+                found.insert(source);
+            }
+        }
+    }
+
+    #[test]
+    fn the_header_names_the_source_of_every_line() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let header = std::fs::read_to_string(root.join("include/shardwright.h")).unwrap();
+        let mut sources = BTreeSet::new();
+        add_sources(&root.join("src"), "", &mut sources);
+        assert!(sources.len() > 3, "{sources:?}");
+        for source in sources {
+            assert!(header.contains(&format!("\"{source}\"")), "{source}");
+        }
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::config::convert::{Requested, configuration};
 use super::config::sw_config;
 use super::limits::Limit;
-use super::names::Plain;
 use super::own_buffers::{OwnBuffers, own_buffers, split};
 use super::pointer::{Out, bytes, out, required, slice, text};
 use super::record::{record, sw_record};
@@ -25,6 +24,7 @@ use crate::error::Error;
 use crate::fs::system::path_of_bytes;
 use crate::json as exact;
 use crate::record::{Record, RecordColumn};
+use crate::words::{Plain, quoted};
 
 /// As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame
 /// for which sw_acquire found no buffer has no number, and none is left out for it: to keep its place empty, count
@@ -445,11 +445,13 @@ pub unsafe extern "C" fn sw_set_attribute(
         // SAFETY: as the caller promises, which is what the header says.
         let (key, json) = unsafe { (text(key, "key")?, text(json, "json")?) };
         let value = exact::parse(json.as_bytes()).map_err(|error| match exact::too_deep(&error) {
-            Some(reason) => Error::config("attribute", format_args!("{key:?}"), reason).into(),
-            None => told(SW_ERROR_ARGUMENT, format_args!("the value of {key:?} is not JSON: {}", Plain(&error))),
+            Some(reason) => Error::config("attribute", quoted(key), reason).into(),
+            None => {
+                told(SW_ERROR_ARGUMENT, format_args!("the value of {} is not JSON: {}", quoted(key), Plain(&error)))
+            }
         })?;
         if let Some((_, token)) = exact::beyond_json(&value) {
-            return refuse!(SW_ERROR_ARGUMENT, "the value of {key:?} is not JSON, which has no {token}");
+            return refuse!(SW_ERROR_ARGUMENT, "the value of {} is not JSON, which has no {token}", quoted(key));
         }
         Ok(run.running()?.set_attribute_as_read(key, value)?)
     })

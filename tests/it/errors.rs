@@ -418,7 +418,7 @@ fn images_of_a_dataset_need_names_of_their_own() {
     for name in ["", ".", "..", ".hidden", "a/b", "/etc", "OME", "__x", "ome", "a\0b", "ä"] {
         let error = dataset.acquisition(name, tiny(None, 8)).unwrap_err();
         let Error::Config { field: "name", value, .. } = &error else { panic!("{error:?}") };
-        assert_eq!(*value, format!("{name:?}"));
+        assert_eq!(*value, shardwright::words::quoted(name).to_string());
         // The image under way grows meanwhile; beside it, nothing does.
         let mut beside: Vec<_> =
             std::fs::read_dir(folder.path().join("run.zarr")).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -12,13 +12,14 @@ use crate::config::{
 };
 use crate::downsample::Method;
 use crate::dtype::Dtype;
-use crate::ffi::names::{Field, Plain, Spelling};
+use crate::ffi::names::{Field, Spelling};
 use crate::ffi::pointer::{list_up_to, optional_text, required, slice_up_to, text};
 use crate::ffi::report::SW_DIMS_MAX;
 use crate::ffi::status::SW_ERROR_ARGUMENT;
 use crate::format::rules;
 use crate::pixels::{Flip, Orientation};
 use crate::record::RECORD_FIELDS_MAX;
+use crate::words::Plain;
 
 /// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
 ///
@@ -488,8 +489,7 @@ mod tests {
     #[test]
     fn numbers_mean_what_the_header_says() {
         let dtypes = [SW_U8, SW_I8, SW_U16, SW_I16, SW_U32, SW_I32, SW_U64, SW_I64, SW_F32, SW_F64];
-        let names =
-            ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64"];
+        let names = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64"];
         for (number, name) in dtypes.into_iter().zip(names) {
             assert_eq!(choice(Dtype::ALL, number, "dtype").unwrap().to_string(), name);
         }

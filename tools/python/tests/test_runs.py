@@ -285,7 +285,7 @@ def test_lines_of_the_engine_reach_logging(start: Start, caplog: pytest.LogCaptu
     with caplog.at_level(logging.INFO, "shardwright"):
         with start() as acq:
             acq.append(picture(0))
-    said = [record for record in caplog.records if record.name.startswith("shardwright")]
+    said = [record for record in caplog.records if record.name == "shardwright.acquisition"]
     assert any("acquisition begins" in record.getMessage() for record in said)
     assert any("acquisition ended" in record.getMessage() for record in said)
 

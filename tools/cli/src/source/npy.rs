@@ -16,6 +16,7 @@ use shardwright::Dtype;
 use super::files::read_at;
 use super::tiff::ByteOrder;
 use super::why::Why;
+use shardwright::words::quoted;
 
 pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
@@ -132,7 +133,8 @@ fn element_type(text: &str) -> Result<(NpyElement, ByteOrder), Why> {
         _ => {
             let names: Vec<_> = Dtype::ALL.iter().map(Dtype::to_string).collect();
             return Why::unread(format!(
-                "its elements are {descr:?}, which can't be replayed; possible are bool, float16, {}",
+                "its elements are {}, which can't be replayed; possible are bool, float16, {}",
+                quoted(descr),
                 names.join(", ")
             ));
         }
