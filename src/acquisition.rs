@@ -10,6 +10,7 @@ mod planned;
 #[cfg(feature = "offline")]
 mod read;
 mod roi;
+mod room;
 mod watch;
 
 use std::path::Path;
@@ -178,9 +179,12 @@ impl Acquisition {
     ) -> Result<Self> {
         let codec = choice::codec(&root, &config)?;
         let Planned { config, plan, choice } = Planned::new(config, codec, &ring)?;
+        let room = room::look(&root, &config, &[&plan], false)?;
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
         let start = || Self::start_image(&image, &plan, &config, choice, (ring, false), pool(&plan)?);
-        caught(start).inspect_err(|_| image.undo(&plan))
+        let mut started = caught(start).inspect_err(|_| image.undo(&plan))?;
+        started.notes.extend(room);
+        Ok(started)
     }
 
     /// Starts the acquisition of an image whose documents are written.

@@ -131,10 +131,7 @@ impl Ring {
     /// there are fewer to spare.
     pub(crate) fn sharing(memory: &Arc<Buffers>, floor: usize, limit: usize) -> Option<Arc<Self>> {
         let share = memory.shares.begin(floor, limit)?;
-        let ring = Arc::new(Self::of(memory.clone(), Some(share)));
-        let starving: Weak<dyn Starving> = Arc::downgrade(&(ring.clone() as Arc<dyn Starving>));
-        memory.shares.join(starving);
-        Some(ring)
+        Some(Arc::new_cyclic(|ring: &Weak<Self>| Self::of(memory.clone(), Some(share.of(ring.clone())))))
     }
 
     /// Whether other rings take buffers from the same memory.
@@ -193,9 +190,9 @@ impl Ring {
     }
 
     fn starve(&self) {
-        self.starved.store(true, Ordering::Relaxed);
-        if self.share.is_some() {
-            self.memory.shares.any_starved.store(true, Ordering::Relaxed);
+        match &self.share {
+            Some(share) => self.memory.shares.starve(share, &self.starved),
+            None => self.starved.store(true, Ordering::Relaxed),
         }
     }
 

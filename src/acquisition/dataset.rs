@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::planned::{refuse_bare_image, refuse_key, refuse_label, refuse_plate};
-use super::{Acquisition, Planned, choice, plan_with};
+use super::{Acquisition, Planned, choice, plan_with, room};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
 use crate::dataset::around::refuse_name;
@@ -137,7 +137,8 @@ impl Dataset {
     }
 
     /// Starts the acquisitions of many images, as [`acquisition`](Self::acquisition) does for one, but with their
-    /// documents brought to the device together. Their shards are created when their first frames come.
+    /// documents brought to the device together. Their shards are created when their first frames come: all of them
+    /// together must have room on the disk, where the number of frames is not known.
     ///
     /// The more images, the fewer frames of the ring each of them may have: 32,768 divided by the number of images, but
     /// 128 at least and 4,096 at most. Beside the ring, an image takes about 400 bytes for each of them until its first
@@ -176,22 +177,13 @@ impl Dataset {
             wanted.push(Wanted::new(config, pool.workers, limit)?);
         }
         wanted.iter().for_each(|of| self.root.expect(of.bytes));
-        let mut codecs: Vec<(String, CodecPlan)> = Vec::new();
-        let mut planned = Vec::new();
-        for ((name, _), of) in images.iter().zip(&wanted) {
-            let config = &of.config;
-            let kind = format!("{:?}", (&config.dims, config.dtype, &config.codec, config.storage, config.workers));
-            let codec = match codecs.iter().find(|(known, _)| *known == kind) {
-                Some((_, codec)) => codec.clone(),
-                None => choice::codec(&self.root, config)?,
-            };
-            codecs.push((kind, codec.clone()));
-            let ring = RingSource::Shared(of.with_all(&wanted));
-            let run = Planned::new(config.clone(), codec, &ring)?;
+        let planned = self.plan_all(&wanted)?;
+        let plans: Vec<&Plan> = planned.iter().map(|(run, _)| &*run.plan).collect();
+        let room = room::look(&self.root, first, &plans, true)?;
+        for ((name, _), (run, _)) in images.iter().zip(&planned) {
             let image = ImageWriter::new(self.root.clone(), Some(name), run.config.clone(), &run.plan)?;
             image.list(&run.plan);
             begun.push((Arc::new(image), run.plan.clone()));
-            planned.push((run, ring));
         }
         let mut documents = Documents::Together(Vec::new());
         self.root.write_collection(&mut documents)?;
@@ -199,9 +191,29 @@ impl Dataset {
         documents.write(begun[0].0.storage(), self.root.path())?;
         let start = |((run, ring), (image, _)): ((Planned, RingSource), &(Arc<ImageWriter>, _))| {
             let Planned { config, plan, choice } = run;
-            Acquisition::start_image(image, &plan, &config, choice, (ring, true), pool.clone())
+            let mut started = Acquisition::start_image(image, &plan, &config, choice, (ring, true), pool.clone())?;
+            started.notes.extend(room.clone());
+            Ok(started)
         };
         planned.into_iter().zip(&*begun).map(start).collect()
+    }
+
+    /// What is known of each image before anything is written, and where its ring comes from.
+    fn plan_all(&self, wanted: &[Wanted]) -> Result<Vec<(Planned, RingSource)>> {
+        let mut codecs: Vec<(String, CodecPlan)> = Vec::new();
+        let mut planned = Vec::new();
+        for of in wanted {
+            let config = &of.config;
+            let kind = format!("{:?}", (&config.dims, config.dtype, &config.codec, config.storage, config.workers));
+            let codec = match codecs.iter().find(|(known, _)| *known == kind) {
+                Some((_, codec)) => codec.clone(),
+                None => choice::codec(&self.root, config)?,
+            };
+            codecs.push((kind, codec.clone()));
+            let ring = RingSource::Shared(of.with_all(wanted));
+            planned.push((Planned::new(config.clone(), codec, &ring)?, ring));
+        }
+        Ok(planned)
     }
 
     /// Configurations with what labels have from their images.

@@ -330,7 +330,8 @@ impl Acquisition {
         records::write_lost(&self.image, &self.engine.plan, &missing, &lost, frames)
     }
 
-    fn notes(&self) -> Vec<String> {
+    /// What is to be known of the run by now, as sentences. [`Summary::notes`] has these, too.
+    pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         notes.extend(self.engine.effort_changes.lock().unpoisoned().notes());
         notes.extend(unstored::note(&self.numbers_without_records()));

@@ -11,8 +11,8 @@ use crate::named::named;
 pub struct Downsampling {
     /// How four pixels, or eight of two planes, become one.
     pub method: Method,
-    /// The number of levels beside level 0, as far as there is something to halve. `None`: until y and x have 256
-    /// pixels at most.
+    /// The number of levels beside level 0, as far as there is something to halve in y or x, or in z where neither is
+    /// halved. `None`: until y and x have 256 pixels at most.
     pub levels: Option<usize>,
     /// Rows are halved.
     pub y: bool,
@@ -35,7 +35,8 @@ pub enum Depth {
     /// Never.
     #[default]
     Never,
-    /// At every level, as long as there are several planes.
+    /// At every level, as long as there are several planes. A stack that has no end while frames come is one of several
+    /// however few it gets.
     Always,
     /// From the level on at which planes are no further apart than pixels are.
     Auto,

@@ -23,7 +23,7 @@ pub(crate) mod image;
 pub(crate) mod records;
 mod uuid;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -39,6 +39,7 @@ use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
 use crate::fs::lost_pages;
+use crate::fs::system::{self, FileSystem};
 use crate::plan::Plan;
 #[cfg(feature = "offline")]
 use crate::storage::Archive;
@@ -195,6 +196,25 @@ impl Root {
             way => way,
         };
         trial::speed(&folder, way, &expected, config.sync).ok()?
+    }
+
+    /// How many bytes are free on its disk, if shards reserve their room there; `None`: they do not, or nobody knows.
+    pub(crate) fn free_for_shards(&self, config: &Config) -> Option<u64> {
+        let (folder, reserves) = match &self.location {
+            Location::Storage(_) => return None,
+            Location::Folder(folder) => {
+                let root = folder.root();
+                let place = Directory::open(&root, StorageKind::Buffered, config.sync).ok()?;
+                // Its ballast shows whether any can be.
+                drop(place.held_by(folder.held(), folder.path()).with_reserve(self.reserve.clone()));
+                (root, self.reserve.has_ballast())
+            }
+            Location::Archive(file) => (file.folder().to_path_buf(), file.archive().reserves()),
+        };
+        // In memory, room is reserved for maps alone.
+        let is_memory = FileSystem::at(&folder).ok()?.is_memory() && config.storage != StorageKind::Mapped;
+        let free = || system::free_bytes(&File::open(&folder).ok()?).ok()?;
+        if reserves && !is_memory { free() } else { None }
     }
 
     /// Whether it is in a storage of the caller's own, of which nobody knows the paths.

@@ -35,11 +35,11 @@ const LOOK_AT_RING_EVERY: Duration = Duration::from_millis(50);
 /// Closes shards, writes records, and between whiles brings open shards and documents up to date.
 pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>, roster: &Roster) {
     let (mut is_end, mut rest_until, mut budget) = (false, Instant::now(), IndexBudget::new(Instant::now()));
+    // When an image needs to be looked at: doing so for each shard that is closed would take longer than to close it,
+    // where hundreds are there.
+    let mut look_at = Instant::now();
     while !is_end {
-        let images = roster.all();
-        let wait = images.iter().map(|of| of.looked_at_in(rest_until)).min().unwrap_or(CHECKPOINT_EVERY_MAX);
-        drop(images);
-        let mut closing = match to_close.recv_timeout(wait) {
+        let mut closing = match to_close.recv_timeout(look_at.saturating_duration_since(Instant::now())) {
             Ok(closing) => Some(closing),
             Err(error) if error.is_disconnected() => return,
             Err(_) => None,
@@ -51,7 +51,10 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
                 Some((Some(of), Closing::Parked(cell))) => cells.add_parked(of, cell),
                 Some((Some(of), Closing::Records(block))) => records.push((of, block)),
                 Some((Some(of), Closing::Park(block))) => parks.push((of, block)),
-                Some((Some(of), Closing::Look)) => of.engine.closings.settle(),
+                Some((Some(of), Closing::Look)) => {
+                    look_at = Instant::now();
+                    of.engine.closings.settle();
+                }
                 Some((None, _)) => {}
                 // What lies beside may be older.
                 None => is_end = true,
@@ -65,8 +68,10 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
         park(parks);
         write_records(records);
         cells.close();
-        if !is_end {
+        if !is_end && Instant::now() >= look_at {
             look_at_all(roster, &mut rest_until, &mut budget);
+            let waits = roster.all().into_iter().map(|of| of.looked_at_in(rest_until));
+            look_at = Instant::now() + waits.min().unwrap_or(CHECKPOINT_EVERY_MAX);
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::error::Error;
 
 /// As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together.
 /// `names` and `configs` have `count` pointers, none of them null; several of `configs` may be the same. `acquisitions`
-/// gets `count` handles. Their shards are created when their first frames come. With `count` 0, nothing happens, and
-/// the lists may be null.
+/// gets `count` handles. Their shards are created when their first frames come; those of images without an end must all
+/// have room on the disk. With `count` 0, nothing happens, and the lists may be null.
 ///
 /// The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
 /// least and 4,096 at most.

@@ -61,6 +61,9 @@ fn units_of(lengths: &[Length; 3]) -> String {
 
 /// The levels of an image of `shape`, the finest first. `depth`: of an image whose last dimension but two is of space,
 /// how far its pixels are apart. A length without an end is `u64::MAX`.
+///
+/// Where rows or columns are halved, there are as many levels as these have something to halve: how many planes a stack
+/// gets that has no end, nobody knows while frames come, and the number of levels must not depend on that.
 pub(crate) fn levels(
     shape: &[u64],
     grid: &PixelGrid,
@@ -73,7 +76,8 @@ pub(crate) fn levels(
     while levels.len() < downsampling.levels.unwrap_or(usize::MAX) {
         let steps = steps(&shape, &factors, depth, downsampling);
         let is_small = shape.iter().rev().take(2).all(|length| *length <= SMALL);
-        if steps.iter().all(|step| *step == 1) || (downsampling.levels.is_none() && is_small) {
+        let decisive = if downsampling.y || downsampling.x { &steps[steps.len() - 2..] } else { &steps[..] };
+        if decisive.iter().all(|step| *step == 1) || (downsampling.levels.is_none() && is_small) {
             break;
         }
         let places = shape.iter_mut().zip(&mut factors).zip(&steps);
@@ -132,12 +136,23 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_of_any_length_has_as_many_levels() {
+        let always = Downsampling { levels: Some(9), depth: Depth::Always, ..Downsampling::default() };
+        for planes in [1, 2, 1000, u64::MAX] {
+            assert_eq!(shapes(&[planes, 6, 3], &always).len(), 3, "{planes} planes");
+            assert!(shapes(&[planes, 1, 1], &always).is_empty(), "{planes} planes");
+        }
+    }
+
+    #[test]
     fn each_direction_can_be_kept() {
         let downsampling = Downsampling { levels: Some(1), ..Downsampling::default() };
         let only_x = Downsampling { y: false, ..downsampling.clone() };
         assert_eq!(shapes(&[4, 6, 8], &only_x), [[4, 6, 4]]);
         let only_z = Downsampling { y: false, x: false, depth: Depth::Always, ..downsampling };
         assert_eq!(shapes(&[5, 6, 8], &only_z), [[3, 6, 8]]);
+        let all = Downsampling { levels: Some(9), ..only_z.clone() };
+        assert_eq!(shapes(&[5, 6, 8], &all), [[3, 6, 8], [2, 6, 8], [1, 6, 8]]);
         // An open end is halved, too.
         assert_eq!(shapes(&[u64::MAX, 6, 8], &only_z), [[1 << 63, 6, 8]]);
     }

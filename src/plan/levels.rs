@@ -67,6 +67,12 @@ fn check(config: &Config, downsampling: &Downsampling) -> Result<()> {
         let reason = "neither y nor x is halved, nor is z; leave the pyramid out";
         return Err(Error::config("pyramid.y", false, reason));
     }
+    let is_endless = config.dims.len() == 3 && config.dims[0].size.is_none();
+    let is_z_alone = !downsampling.y && !downsampling.x && downsampling.depth == Depth::Always;
+    if is_z_alone && downsampling.levels.is_none() && is_endless {
+        let reason = "z alone is halved, and has no end; say how many levels there are to be";
+        return Err(Error::config("pyramid.levels", "not given", reason));
+    }
     Ok(())
 }
 
@@ -181,6 +187,10 @@ mod tests {
         assert!(bytes(&first.plan) + bytes(&second.plan) <= config().ring_bytes / 3);
     }
 
+    fn of_z_alone(levels: Option<usize>) -> Downsampling {
+        Downsampling { levels, y: false, x: false, depth: Depth::Always, ..Downsampling::default() }
+    }
+
     #[test]
     fn what_can_not_be_halved_is_refused() {
         let refused = |change: fn(&mut Config)| {
@@ -200,10 +210,16 @@ mod tests {
             (Downsampling { levels: Some(0), ..Downsampling::default() }, "pyramid.levels = 0: "),
             (Downsampling { levels: Some(33), ..Downsampling::default() }, "pyramid.levels = 33: "),
             (Downsampling { y: false, x: false, method: Method::Max, ..Downsampling::default() }, "pyramid.y = "),
-            (Downsampling { y: false, x: false, depth: Depth::Always, ..Downsampling::default() }, "pyramid.y = "),
+            (of_z_alone(None), "pyramid.y = "),
         ] {
             let error = Plan::new(&Config { pyramid: Some(downsampling), ..config() }).unwrap_err().to_string();
             assert!(error.starts_with(blamed), "{error}");
         }
+        let mut endless = Config { pyramid: Some(of_z_alone(None)), ..config() };
+        endless.dims[0] = Dim::z(None);
+        let error = Plan::new(&endless).unwrap_err().to_string();
+        assert!(error.starts_with("pyramid.levels = not given: z alone"), "{error}");
+        endless.pyramid = Some(of_z_alone(Some(3)));
+        assert_eq!(Plan::new(&endless).unwrap().levels.len(), 3);
     }
 }

@@ -115,6 +115,16 @@ impl Plan {
         documents * DOCUMENT_BYTES + record.bytes as u64 * record.block_frames
     }
 
+    /// Bytes of the disk that its first shards reserve, with those of its levels; also those that are prepared `ahead`.
+    pub(crate) fn reserved_bytes(&self, ahead: bool) -> u64 {
+        let Self { shards, shard, levels, .. } = self;
+        let blocks = if ahead { 1 + self.ring.shard_blocks_ahead } else { 1 };
+        let all = self.frames_total.map_or(u64::MAX, |frames| frames.div_ceil(shards.frames_a_block()));
+        let files = shards.cells_a_block.saturating_mul(shard.across_frame as u64).saturating_mul(blocks.min(all));
+        let of_levels = levels.iter().map(|level| level.plan.reserved_bytes(ahead));
+        of_levels.fold(files.saturating_mul(shard.reserve_bytes), u64::saturating_add)
+    }
+
     pub(crate) fn new(config: &Config) -> Result<Self> {
         if !rules(config.dialect).shares_files {
             let reason = "is made by a repacking alone; acquire into another dialect, and repack what came";

@@ -25,12 +25,15 @@ pub(super) struct Shares {
     /// Free buffers that are kept for no ring.
     pub(super) surplus: AtomicUsize,
     /// Some ring found no buffer, and none has become free since.
-    pub(super) any_starved: AtomicBool,
-    rings: Mutex<Vec<Weak<dyn Starving>>>,
+    any_starved: AtomicBool,
+    /// The rings that did: a plate has hundreds, and one of them waits.
+    starving: Mutex<Vec<Weak<dyn Starving>>>,
 }
 
 /// One ring's part.
 pub(super) struct Share {
+    /// Who hears of free buffers.
+    ring: Option<Weak<dyn Starving>>,
     /// Buffers on loan or committed.
     held: AtomicUsize,
     floor: usize,
@@ -39,21 +42,25 @@ pub(super) struct Share {
 
 impl Shares {
     pub(super) fn new(buffers: usize) -> Self {
-        Self { surplus: AtomicUsize::new(buffers), any_starved: AtomicBool::new(false), rings: Mutex::new(Vec::new()) }
+        let (any_starved, starving) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+        Self { surplus: AtomicUsize::new(buffers), any_starved, starving }
     }
 
     /// Keeps buffers for one ring more; `None` if there are not enough.
     pub(super) fn begin(&self, floor: usize, limit: usize) -> Option<Share> {
         let keep = |surplus: usize| surplus.checked_sub(floor).filter(|&left| left >= SURPLUS_MIN);
         self.surplus.fetch_update(Ordering::AcqRel, Ordering::Relaxed, keep).ok()?;
-        Some(Share { held: AtomicUsize::new(0), floor, limit: limit.max(floor).max(1) })
+        Some(Share { ring: None, held: AtomicUsize::new(0), floor, limit: limit.max(floor).max(1) })
     }
 
-    /// The ring hears of free buffers from now on.
-    pub(super) fn join(&self, ring: Weak<dyn Starving>) {
-        let mut rings = self.rings.lock().unpoisoned();
-        rings.retain(|ring| ring.strong_count() > 0);
-        rings.push(ring);
+    /// A ring found no free buffer, and hears of the next one.
+    pub(super) fn starve(&self, share: &Share, starved: &AtomicBool) {
+        let mut starving = self.starving.lock().unpoisoned();
+        // With the lock held: where another thread has said so already, the ring is among those that hear.
+        if !starved.swap(true, Ordering::Relaxed) {
+            starving.extend(share.ring.clone());
+        }
+        self.any_starved.store(true, Ordering::Relaxed);
     }
 
     /// A buffer can be had, by a ring that has a right to it.
@@ -61,13 +68,18 @@ impl Shares {
         // Meets the fence in `Ring::try_again`.
         fence(Ordering::SeqCst);
         if self.any_starved.load(Ordering::Relaxed) && self.any_starved.swap(false, Ordering::Relaxed) {
-            let rings = self.rings.lock().unpoisoned().clone();
-            rings.iter().filter_map(Weak::upgrade).for_each(|ring| ring.tell_free());
+            let starving = std::mem::take(&mut *self.starving.lock().unpoisoned());
+            starving.iter().filter_map(Weak::upgrade).for_each(|ring| ring.tell_free());
         }
     }
 }
 
 impl Share {
+    /// The share of `ring`, which hears of free buffers from now on.
+    pub(super) fn of(self, ring: Weak<dyn Starving>) -> Self {
+        Self { ring: Some(ring), ..self }
+    }
+
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -128,6 +140,8 @@ impl Share {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -148,6 +162,37 @@ mod tests {
         (0..slow_gets).for_each(|_| slow.give_back(&shares));
         slow.end(&shares);
         assert_eq!(shares.surplus.load(Ordering::Relaxed), 100);
+    }
+
+    /// Counts what it is told.
+    struct Told(AtomicBool, AtomicUsize);
+
+    impl Starving for Told {
+        fn tell_free(&self) {
+            self.0.store(false, Ordering::Relaxed);
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_found_no_buffer_is_told_once_and_nobody_else() {
+        let shares = Shares::new(100);
+        let rings = [0, 1, 2].map(|_| Arc::new(Told(AtomicBool::new(false), AtomicUsize::new(0))));
+        let own = rings.each_ref().map(|ring| {
+            let told: Weak<dyn Starving> = Arc::downgrade(&(ring.clone() as Arc<dyn Starving>));
+            shares.begin(0, 10).unwrap().of(told)
+        });
+        let told = || rings.each_ref().map(|ring| ring.1.load(Ordering::Relaxed));
+        shares.tell_free();
+        assert_eq!(told(), [0, 0, 0]);
+        // Those who ask again before a buffer is free are told once.
+        [1, 1, 2, 1].iter().for_each(|&at| shares.starve(&own[at], &rings[at].0));
+        shares.tell_free();
+        shares.tell_free();
+        assert_eq!(told(), [0, 1, 1]);
+        shares.starve(&own[1], &rings[1].0);
+        shares.tell_free();
+        assert_eq!(told(), [0, 2, 1]);
     }
 
     #[test]

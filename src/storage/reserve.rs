@@ -44,6 +44,11 @@ impl DiskReserve {
         self.ballast.get_or_init(|| Ballast::load(root, held.cloned()));
     }
 
+    /// Whether there is such room: then others can be reserved, too.
+    pub(crate) fn has_ballast(&self) -> bool {
+        self.ballast.get().is_some_and(Option::is_some)
+    }
+
     /// Gives that room up; false if there is none.
     pub(super) fn give_up_ballast(&self) -> bool {
         let ballast = self.ballast.get().and_then(Option::as_ref);

@@ -64,6 +64,7 @@ mod recover;
 mod recovered_books;
 mod repack;
 mod replacing;
+mod reserved;
 mod roi;
 mod room_returns;
 mod roundtrip;

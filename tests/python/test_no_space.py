@@ -214,3 +214,37 @@ def test_a_recovery_that_finds_no_room_says_how_much_it_needs_and_loses_nothing(
     assert "bytes are needed" in error["message"] and "make the same call again" in error["message"]
     told = json.loads(done.stdout)
     assert told["applied"] and [image["frames"] for image in told["images"]] == frames
+
+
+PLATE = '"$SHARDWRIGHT" replay synthetic "$DISK/p.zarr" --plate 1x4 --unbounded --storage mapped --camera 64x64xu16 '
+
+
+def test_a_plate_whose_shards_have_no_room_is_refused_before_its_first_frame(on_small_disk):
+    script = f"""
+        code=0
+        {PLATE} --frames 10 --json || code=$?
+        ls -A "$DISK" >&2
+        exit $code
+    """
+    done = on_small_disk("1300m", script)
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == 1 and error["kind"] == "no-space", done.stderr
+    message = error["message"]
+    assert "the first shards of 4 images reserve 2.15 GB once each image has a frame" in message, message
+    assert "smaller shards (--shard) reserve less" in message, message
+    # Its message is all that is on stderr: nothing was made.
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_plate_says_at_its_start_how_much_room_its_shards_reserve(on_small_disk, tmp_path):
+    script = f"""
+        {PLATE} --frames 10 --shard 1024,64,64 --json > "$PLACE/report"
+        {PLATE} --frames 10 --shard 64,64,64 --json --overwrite > "$PLACE/smaller"
+    """
+    done = on_small_disk("200m", script)
+    assert done.returncode == 0, done.stderr
+    note = "the shards of 4 images reserve up to 0.07 GB of disk space while they are open, and 0.2"
+    assert f"note: {note}" in done.stderr and done.stderr.count("reserve up to") == 1, done.stderr
+    report, smaller = (json.loads((tmp_path / name).read_text()) for name in ("report", "smaller"))
+    assert sum(said.startswith(note) and "(--shard)" in said for said in report["notes"]) == 1, report["notes"]
+    assert not any("reserve" in said for said in smaller["notes"])

@@ -157,7 +157,16 @@ impl MultiscaleImage {
         let downsampling = options.downsampling();
         let depth = self.depth.as_ref().map(|lengths| levels::distances(lengths, &downsampling)).transpose();
         let depth = depth.map_err(|reason| Error::config("depth", downsampling.depth, reason))?;
-        let levels = levels::levels(self.finest.shape(), &self.grid, depth, &downsampling);
+        let mut shape = self.finest.shape().to_vec();
+        if self.has_open_stack() {
+            shape[0] = u64::MAX;
+        }
+        let mut levels = levels::levels(&shape, &self.grid, depth, &downsampling);
+        let mut length = self.finest.shape()[0];
+        for level in &mut levels {
+            length = length.div_ceil(level.steps[0]);
+            level.shape[0] = length;
+        }
         let finest = &self.datasets[0];
         let paths = (1..).map(|number| numbered(finest, number)).filter(|path| path != finest);
         let own = own.iter().cloned().chain(std::iter::repeat_with(Map::new));
@@ -169,6 +178,13 @@ impl MultiscaleImage {
                 Ok(NewLevel { told, steps, metadata, document, dataset })
             });
         named.collect()
+    }
+
+    /// Whether it is one stack that had no end while frames came. Levels that were written meanwhile took each plane
+    /// for one of two, as these must, also where the stack stayed short.
+    fn has_open_stack(&self) -> bool {
+        let is_stack = self.depth.is_some() && self.finest.shape().len() == 3;
+        is_stack && self.finest.image_provenance().is_some_and(|own| own.unbounded)
     }
 }
 

@@ -13,8 +13,8 @@ pub struct PyramidOptions {
     /// How four pixels, or eight of two planes, become one. `None`: their mean, or of labels their mode, because others
     /// make values that no label has.
     pub method: Option<Method>,
-    /// The number of levels beside level 0, as far as there is something to halve. `None`: until y and x have 256
-    /// pixels at most.
+    /// The number of levels beside level 0, as far as there is something to halve in y or x. `None`: until y and x have
+    /// 256 pixels at most.
     pub levels: Option<usize>,
     /// Whether z is halved, too.
     pub depth: Depth,

@@ -276,6 +276,13 @@ impl Archive {
         Ok(())
     }
 
+    /// Whether room can be reserved where the file is.
+    pub(crate) fn reserves(&self) -> bool {
+        let _tail = self.tail();
+        let end = self.table().end;
+        matches!(system::reserve_range(&self.file, end, 1), Ok(true))
+    }
+
     /// Room on the disk for a range; an error where that is needed and not to be had.
     fn reserve(&self, at: u64, len: u64, access: Access) -> io::Result<bool> {
         // In memory, reserving is filling with pages: see `Directory`.

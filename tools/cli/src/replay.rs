@@ -10,7 +10,7 @@ use crate::args::{Rate, ReplayArgs};
 use crate::bayer;
 use crate::console::{say, tell, tell_notes};
 use crate::dma::Resident;
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, exit, name_options};
 use crate::feed::{FeedEnd, FeedPlan, Fill, FrameRefusal, FrameSink, Pace, Taken};
 use crate::interrupt::{self, interrupted};
 use crate::machine::free_bytes;
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     interrupt::listen("finishing the frames that were taken");
     let feed = FeedPlan { pass, drops: config.ring_full == RingFull::DropNewest };
     let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
+    tell_notes(args.report.quiet, &notes_of(&acquisition));
     args.pace.wait.then(wait_for_a_line);
     let roll = roll_at(args, total.saturating_mul(frame_bytes))?;
     let roll = roll.map(|bytes| Roll::start(&acquisition, &args.place(), bytes));
@@ -80,6 +81,13 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     // That the page can't be written must not hide what became of the run.
     let (report, failure) = report(args, taken, finished, run);
     tell_report(args, &report, failure).and_then(|code| written.map(|()| code))
+}
+
+/// What the engine says of a run by now.
+pub(crate) fn notes_of(acquisition: &Acquisition) -> Vec<String> {
+    let mut notes = acquisition.notes();
+    name_options(&mut notes);
+    notes
 }
 
 /// The heading of a page with plots.
@@ -217,10 +225,11 @@ pub(crate) fn report(
     finished: Result<Summary, Unfinished>,
     run: Circumstances,
 ) -> (Report, Option<Failure>) {
-    let (summary, engine_error) = match finished {
+    let (mut summary, engine_error) = match finished {
         Ok(summary) => (summary, None),
         Err(unfinished) => (*unfinished.summary, Some(Failure::from(unfinished.error))),
     };
+    name_options(&mut summary.notes);
     // The engine's first error is the cause; that no more frames were taken is what follows from it.
     let failure = engine_error.or_else(|| taken.end.failure().cloned());
     let run = Circumstances {

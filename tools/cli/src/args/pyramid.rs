@@ -19,7 +19,7 @@ pub(crate) struct PyramidArgs {
     /// the image is one of labels]
     #[arg(long, value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
     pub(crate) method: Option<PyramidMethod>,
-    /// How many levels to make beside level 0, as far as there is something to halve [default: until y and x have 256
+    /// How many levels to make beside level 0, as far as y or x has something to halve [default: until both have 256
     /// pixels at most]
     #[arg(long, value_name = "N", value_parser = number::<usize>(FROM_0))]
     pub(crate) levels: Option<usize>,

@@ -55,6 +55,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let start = Instant::now();
     let acquisitions = begin(args, &images)?;
     let mut several = Several::new(start.elapsed(), rings(&acquisitions));
+    let begun: Vec<_> = acquisitions.iter().map(replay::notes_of).collect();
+    tell_notes(
+        args.report.quiet,
+        &notes(images.iter().zip(&begun).map(|(image, notes)| (&image.name[..], &notes[..]))),
+    );
     args.pace.wait.then(wait_for_a_line);
     let total = images.iter().map(|image| image.total).sum();
     let progress = ProgressOutput::new(args.report.quiet, total);
