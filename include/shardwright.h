@@ -3,11 +3,15 @@
    Generated from src/ffi by tools/header; do not edit.
 
    Every function that can fail returns SW_OK or an error code; sw_last_error has the text. Results are written through
-   pointers, and only on success, but for the room that SW_ERROR_SIZE says was missing. Handles may be used from any
-   thread, and from several at once, if nothing else is said. A wrong argument (null, misaligned, a freed handle, a
-   frame that was committed before, a handle of the parent process after a fork) is found out and returned as an error.
-   What the library can't see is whether a pointer that is neither null nor misaligned points to as much memory as its
-   description says.
+   pointers, and only on success, but for the room that SW_ERROR_SIZE says was missing. Any thread may make any call,
+   several at once with the same handle, if nothing else is said. A pointer must not be null where nothing else is said,
+   but for the `context` of a callback, which may be anything.
+
+   A wrong argument is found out and returned as an error, which "Errors:" below does not repeat: SW_ERROR_NULL,
+   SW_ERROR_MISALIGNED and SW_ERROR_HANDLE for pointers and handles, SW_ERROR_FORKED for a handle of the parent process
+   after a fork, SW_ERROR_SIZE and SW_ERROR_VERSION for structs with a `size`, SW_ERROR_ARGUMENT for a number out of
+   its range and for text that is not UTF-8. Any call may return SW_ERROR_PANIC. What the library can't see is whether a
+   pointer that is neither null nor misaligned points to as much memory as its description says.
 
    For C99 or later, and C++11 or later. All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a
    pointer that it was given, but for callbacks, their contexts, the functions of a storage and the buffers of
@@ -334,8 +338,10 @@ typedef struct sw_config {
     size_t own_buffer_count;
     // Bytes of each, at least `buffer_bytes`, or a frame's. Default 0.
     size_t own_buffer_bytes;
-    // Called once, with `own_buffers_context`, when the library is done with all of them: by sw_free, within it. Not
-    // if sw_create fails. Default null: nothing.
+    // Called once, with `own_buffers_context`, by sw_free before it returns SW_OK; not if sw_create or sw_free fails.
+    // The buffers are the program's again then, also for sw_create. In it, calls with the handle that is being freed
+    // return SW_ERROR_HANDLE; sw_set_log, and sw_close, sw_finish, sw_finish_all, sw_abort and sw_free of all others
+    // return SW_ERROR_BUSY: make them when sw_free has returned, or on another thread. Default null: nothing.
     void (*own_buffers_release)(void *context);
     // What that function gets. Default null.
     void *own_buffers_context;
@@ -451,8 +457,8 @@ typedef struct sw_storage {
     int32_t (*punch)(void *context, void *blob, uint64_t offset, uint64_t bytes);
     // Frees the blob, of which nothing is asked any more. Null: nothing to free.
     void (*release)(void *context, void *blob);
-    // What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16
-    // on, large writes are done by threads of their own, several at once.
+    // Of how many bytes offsets, lengths and addresses of large writes should be multiples, 4096 at most. 0: of any.
+    // From 16 on, large writes are done by threads of their own, several at once.
     size_t alignment;
     // Returns 1 if there is something in the storage already: then no dataset is created there, which is
     // SW_ERROR_EXISTS; else 0. Null: nobody asks, and the documents and shards of a dataset that is there are
@@ -646,8 +652,13 @@ typedef struct sw_summary {
 typedef uint32_t sw_log_level;
 
 // Hears a log line: its level, the part of the library it comes from, its text without a line end and other control
-// characters, of which each is a space. Both texts are the library's and good during the call. It is called from any
-// thread, also from several at once, whatever that thread is doing for a run: no run can be ended in it.
+// characters, of which each is a space. Both texts are the library's, never null, and good during the call. It is
+// called from any thread, also from several at once, whatever that thread is doing for a run: no run can be ended in
+// it.
+//
+// `source` is "shardwright::acquisition" (where a run begins and ends, and the program's own functions),
+// "shardwright::engine" (the way of frames through the ring, checkpoints, first errors), "shardwright::shard" (the
+// room in a shard's file) or "shardwright::storage" (archives). These names stay, and others may be added.
 typedef void (*sw_log_fn)(void *context, sw_log_level level, const char *source, const char *text);
 
 // Hears that a shard is closed: its key below the dataset, for example "0/c/0/0/0", good during the call. It is called
@@ -1068,40 +1079,44 @@ extern "C" {
 // The text of the last error that a call on this thread returned, in English, without a line end; empty if there was
 // none. A call that succeeds leaves it as it is.
 //
-// The text belongs to the library and stays as it is until the next call on this thread that fails.
+// Never null, and of 1023 bytes at most: a longer one is cut off. It belongs to the library and stays as it is until
+// the next call on this thread that fails.
 const char *sw_last_error(void);
 
-// What a status means in general, in English. Never null. The text of a certain error is in sw_last_error.
+// What a status means in general, in English. Never null, and never freed. The text of a certain error is in
+// sw_last_error.
 const char *sw_status_text(sw_status status);
 
-// The name of a status as this header has it, for example "SW_ERROR_IO". Never null; of a number that is none,
-// "SW_ERROR_OTHER".
+// The name of a status as this header has it, for example "SW_ERROR_IO"; of a number that is none, "SW_ERROR_OTHER".
+// Never null, and never freed.
 const char *sw_status_name(sw_status status);
 
 // Whether the library that is loaded fits a program that was compiled with a header of this version: pass
 // SW_VERSION_MAJOR and SW_VERSION_MINOR. Before version 1, the minor version must be the same; from then on, the major
 // one, and the library's minor one may be newer.
 //
-// Errors: SW_ERROR_VERSION, with both versions in the text. Any thread.
+// Errors: SW_ERROR_VERSION, with both versions in the text.
 sw_status sw_check_version(uint32_t major, uint32_t minor);
 
-// The library's version, for example "0.1.0". A program may compare it with SW_VERSION, with which it was compiled.
+// The library's version, for example "0.1.0". Never null, and never freed. A program may compare it with SW_VERSION,
+// with which it was compiled.
 const char *sw_version(void);
 
 // Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
 //
 // The size tells the library which fields the program was compiled with, so that both can grow at different times.
 //
-// Errors: SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE. Any thread.
+// Errors: only those of wrong arguments.
 sw_status sw_config_init(struct sw_config *config, size_t size);
 
 // Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 //
-// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
+// `text` gets the document and an ending zero if its `capacity` bytes suffice, else nothing. `needed` (null: not
+// wanted) gets how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is
+// set.
 //
 // Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at;
-// for that, see sw_memory_needed. Any thread.
+// for that, see sw_memory_needed.
 sw_status sw_config_json(const struct sw_config *config, char *text, size_t capacity, size_t *needed);
 
 // What a configuration will need, before anything is created. `memory` must have its `size` set.
@@ -1109,7 +1124,7 @@ sw_status sw_config_json(const struct sw_config *config, char *text, size_t capa
 // Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it, but for what
 // depends on where the image will be: `key`, `manifest`, `plate_acquisition`, `label`, whether `own_buffers` are
 // another run's, and whether the system has the memory for `ring_bytes`, without which sw_create returns
-// SW_ERROR_CONFIG. Any thread.
+// SW_ERROR_CONFIG.
 sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *memory);
 
 // Creates the dataset `path` (a folder, or one file if its name ends in `.ozx`) with one image and starts its
@@ -1128,11 +1143,14 @@ sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *mem
 // Errors: those of a wrong configuration; SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT
 // for a path at which something stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written, by
 // this process or another; SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to reserve a
-// shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
+// shard, and the system to find the ring's memory: see `ring_bytes`.
 sw_status sw_create(const char *path, const struct sw_config *config, struct sw_acquisition **acquisition);
 
 // As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay
-// until the acquisition is freed. SW_ERROR_EXISTS: its `is_used` says that there is something in it.
+// until the acquisition is freed.
+//
+// Errors: those of a wrong configuration; SW_ERROR_NULL for a function that is required; SW_ERROR_EXISTS if its
+// `is_used` says that there is something in it; SW_ERROR_IO if one of its functions fails; SW_ERROR_TOO_MANY.
 sw_status sw_create_in(const struct sw_storage *storage,
                        const struct sw_config *config,
                        struct sw_acquisition **acquisition);
@@ -1177,6 +1195,8 @@ sw_status sw_commit(struct sw_acquisition *acquisition,
                     const struct sw_record *record);
 
 // As sw_commit, by the buffer's index: for drivers that name a buffer and know nothing of a frame.
+//
+// Errors: as sw_commit; SW_ERROR_ARGUMENT if there is no buffer of that index.
 sw_status sw_commit_buffer(struct sw_acquisition *acquisition,
                            uint32_t index,
                            uint64_t number,
@@ -1202,8 +1222,8 @@ sw_status sw_discard_buffer(struct sw_acquisition *acquisition, uint32_t index);
 // length of the first dimension times the frames of all faster ones. Where the driver holds more, numbers are given up
 // for which it waits, and frames are refused as too late that come in their order.
 //
-// `addresses` gets all of them if `capacity` suffices, else nothing; `count` (null: not wanted) gets how many there
-// are, also with SW_ERROR_SIZE. With `addresses` null and `capacity` 0, only `count` is set.
+// `addresses` gets all of them if its room for `capacity` of them suffices, else nothing; `count` (null: not wanted)
+// gets how many there are, also with SW_ERROR_SIZE. With `addresses` null and `capacity` 0, only `count` is set.
 //
 // Errors: SW_ERROR_SIZE.
 sw_status sw_buffers(struct sw_acquisition *acquisition, void **addresses, size_t capacity, size_t *count);
@@ -1283,6 +1303,9 @@ sw_status sw_dataset_create(const char *path, uint32_t overwrite, struct sw_data
 
 // As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must
 // stay until the dataset and all its acquisitions are freed.
+//
+// Errors: SW_ERROR_NULL for a function that is required; SW_ERROR_EXISTS if its `is_used` says that there is something
+// in it; SW_ERROR_IO if one of its functions fails; SW_ERROR_TOO_MANY.
 sw_status sw_dataset_create_in(const struct sw_storage *storage, struct sw_dataset **dataset);
 
 // Makes the dataset a plate, before its first image: from then on, images are fields of wells and named
@@ -1291,8 +1314,8 @@ sw_status sw_dataset_create_in(const struct sw_storage *storage, struct sw_datas
 // "acquisitions": [{"id": 1, "name": "before"}, {"id": 2}], of which sw_config.plate_acquisition says an image's. The
 // plate lists the wells whose images have begun; a field to which nothing came is taken back when its run ends.
 //
-// Errors: SW_ERROR_CONFIG for names that are there twice or are no letters and digits, after the first image, and for
-// a second plate.
+// Errors: SW_ERROR_CONFIG for a text that is no such document, for names that are there twice or are no letters and
+// digits, after the first image, and for a second plate.
 sw_status sw_dataset_plate(struct sw_dataset *dataset, const char *plate);
 
 // Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots;
@@ -1308,7 +1331,7 @@ sw_status sw_dataset_acquisition(struct sw_dataset *dataset,
 // One in which no image was finished or got a frame disappears; without a frame, also with sw_finish, one that it was
 // to replace is back.
 //
-// Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
+// Errors: SW_ERROR_BUSY if another thread is in a call with the handle, which stays good then.
 sw_status sw_dataset_free(struct sw_dataset *dataset);
 
 // Opens a descriptor that is readable while one of `events` has happened that was not fetched yet: for poll, epoll and
@@ -1324,8 +1347,8 @@ sw_status sw_dataset_free(struct sw_dataset *dataset);
 // is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works on while
 // the run ends and afterwards. After a fork, it is of no use to the child.
 //
-// Errors: SW_ERROR_ARGUMENT; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if the process has no descriptor
-// left.
+// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if
+// the process has no descriptor left.
 sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, uint64_t ring_mark, int32_t *descriptor);
 
 // Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
@@ -1348,7 +1371,7 @@ sw_status sw_event_close(struct sw_acquisition *acquisition, int32_t descriptor)
 // happened before, then every edge. `ring_mark` is as for sw_event_open. The function and its context must stay until
 // the acquisition is freed.
 //
-// Errors: SW_ERROR_NULL, SW_ERROR_ARGUMENT; SW_ERROR_CONFIG for a mark beyond the ring.
+// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring.
 sw_status sw_on_event(struct sw_acquisition *acquisition,
                       sw_events events,
                       uint64_t ring_mark,
@@ -1395,8 +1418,8 @@ sw_status sw_get_layout(struct sw_acquisition *acquisition, struct sw_layout *la
 //
 // Callbacks and a storage's functions can't end every run: sw_close, sw_finish, sw_finish_all, sw_abort and sw_free
 // return SW_ERROR_BUSY in those of the run itself and of other images of its dataset, in those of another run whose
-// end a callback of this one waits for, and, of whatever run, in the log's function and in `own_buffers_release`. Call
-// them on another thread.
+// end a callback of this one waits for, and, of whatever run, in the log's function and in `own_buffers_release`
+// (where the handle that is being freed is SW_ERROR_HANDLE). Call them on another thread.
 //
 // Errors: SW_ERROR_BUSY.
 sw_status sw_close(struct sw_acquisition *acquisition);
@@ -1414,8 +1437,9 @@ sw_status sw_close(struct sw_acquisition *acquisition);
 // committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
 //
 // Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, and in callbacks (see sw_close);
-// SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; otherwise the first error of
-// the run, once; sw_get_summary then says what was saved all the same.
+// SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; SW_ERROR_IO if the system gives no
+// thread that ends the run, after which it may be called again; otherwise the first error of the run, once, which is
+// SW_ABORTED if another thread aborted it: sw_get_summary then says what was saved all the same.
 sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_summary *summary);
 
 // Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
@@ -1425,33 +1449,36 @@ sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, stru
 // It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 // to close.
 //
-// Errors: SW_TIMEOUT, after which it may be called again; SW_ERROR_BUSY in callbacks (see sw_close).
+// Errors: SW_TIMEOUT, and SW_ERROR_IO if the system gives no thread that ends the run, after both of which it may be
+// called again; SW_ERROR_BUSY in callbacks (see sw_close).
 sw_status sw_abort(struct sw_acquisition *acquisition, int64_t timeout_ms);
 
 // What came of a run that has ended, also with an error. `summary` must have its `size` set.
 //
-// Errors: SW_ERROR_NOT_ENDED.
+// Errors: SW_ERROR_NOT_ENDED; the run's error where there is no summary, as after a panic of the library.
 sw_status sw_get_summary(struct sw_acquisition *acquisition, struct sw_summary *summary);
 
 // As sw_get_summary, everything as a JSON document: also the numbers of the missing frames, the array's shape, the
 // latencies of each stage, the storage that was chosen and why.
 //
-// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
+// `text` gets the document and an ending zero if its `capacity` bytes suffice, else nothing. `needed` (null: not
+// wanted) gets how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is
+// set.
 //
-// Errors: SW_ERROR_NOT_ENDED, SW_ERROR_SIZE.
+// Errors: as sw_get_summary; SW_ERROR_SIZE.
 sw_status sw_summary_json(struct sw_acquisition *acquisition, char *text, size_t capacity, size_t *needed);
 
 // Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
 //
 // Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
-// thread is in a call with the handle, and in callbacks (see sw_close); the handle stays good then.
+// thread is in a call with the handle, and in callbacks (see sw_close). After both, the handle is good as before, and
+// `own_buffers_release` was not called.
 sw_status sw_free(struct sw_acquisition *acquisition);
 
 // As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together.
-// `names` and `configs` have `count` pointers; several of `configs` may be the same. `acquisitions` gets `count`
-// handles. Their shards are created when their first frames come; those of images without an end must all have room on
-// the disk.
+// `names` and `configs` have `count` pointers, none of them null; several of `configs` may be the same. `acquisitions`
+// gets `count` handles. Their shards are created when their first frames come; those of images without an end must all
+// have room on the disk. With `count` 0, nothing happens, and the lists may be null.
 //
 // The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
 // least and 4,096 at most.
@@ -1466,12 +1493,12 @@ sw_status sw_dataset_acquisitions(struct sw_dataset *dataset,
                                   struct sw_acquisition **acquisitions);
 
 // Ends several acquisitions as sw_finish ends each, but with what has to reach the device brought there together.
-// Their summaries are to be had by sw_get_summary.
+// Their summaries are to be had by sw_get_summary. With `count` 0, nothing happens, and the list may be null.
 //
 // It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT all go on ending by themselves; call
 // again to wait longer.
 //
-// Errors: those of a wrong handle; SW_ERROR_ARGUMENT for one that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and
+// Errors: SW_ERROR_ARGUMENT for a handle that is there twice; SW_TIMEOUT; SW_ERROR_IO, SW_ERROR_BUSY and
 // SW_ERROR_ENDED as sw_finish, before any run is ended: one whose outcome was told leaves all others running, so take
 // it out of the list (sw_get_summary tells which have ended) and call again; otherwise the first error of the first of
 // these runs that has one, when all have ended: sw_first_error tells that of each.
@@ -1489,7 +1516,7 @@ sw_status sw_set_log(sw_log_level level, sw_log_fn callback, void *context);
 // the device. It can be set once for an acquisition. The function and its context must stay until the acquisition is
 // freed.
 //
-// Errors: SW_ERROR_NULL, SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
+// Errors: SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
 sw_status sw_on_shard_closed(struct sw_acquisition *acquisition, sw_shard_fn callback, void *context);
 
 #ifdef __cplusplus

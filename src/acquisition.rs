@@ -37,6 +37,7 @@ use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats};
 use crate::storage::Storage;
 use crate::sync::Unpoisoned;
+use crate::words::quoted;
 use levels::Levels;
 pub(crate) use planned::plan_with;
 use planned::{Planned, refuse_bare, refuse_key, refuse_label, refuse_plate};
@@ -383,7 +384,7 @@ impl Acquisition {
                 0 => "the configuration has no record fields".to_owned(),
                 _ => format!("the configuration's record fields are {}", names.join(", ")),
             };
-            Error::Record { field: format!("{name:?}"), reason }
+            Error::Record { field: quoted(name).to_string(), reason }
         })
     }
 

@@ -19,6 +19,7 @@ use crate::fs::{
 };
 use crate::replaceable::refuse_within_array;
 use crate::storage::Archive;
+use crate::words::of_system;
 
 /// By this end of its name, a dataset is an archive.
 const EXTENSION: &str = "ozx";
@@ -153,7 +154,10 @@ impl ArchiveFile {
         if keep {
             if let Err(error) = self.archive.finish() {
                 // Its last directory names all; there may be more of the file than is needed.
-                logged(|| tracing::warn!(archive = %self.path.display(), %error, "can't be cut to its length"));
+                let (archive, error) = (self.path.display(), of_system(error));
+                logged(|| {
+                    tracing::warn!(target: "shardwright::storage", %archive, %error, "can't be cut to its length");
+                });
             }
             if let Some(Replaced { aside, identity, .. }) = replaced {
                 remove(&aside, identity);

@@ -12,32 +12,32 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::words::quoted;
 
 /// The type of one pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 #[non_exhaustive]
 pub enum Dtype {
-    #[serde(alias = "uint8")]
+    #[serde(rename = "uint8", alias = "u8")]
     U8,
-    #[serde(alias = "int8")]
+    #[serde(rename = "int8", alias = "i8")]
     I8,
-    #[serde(alias = "uint16")]
+    #[serde(rename = "uint16", alias = "u16")]
     U16,
-    #[serde(alias = "int16")]
+    #[serde(rename = "int16", alias = "i16")]
     I16,
-    #[serde(alias = "uint32")]
+    #[serde(rename = "uint32", alias = "u32")]
     U32,
-    #[serde(alias = "int32")]
+    #[serde(rename = "int32", alias = "i32")]
     I32,
-    #[serde(alias = "uint64")]
+    #[serde(rename = "uint64", alias = "u64")]
     U64,
-    #[serde(alias = "int64")]
+    #[serde(rename = "int64", alias = "i64")]
     I64,
-    #[serde(alias = "float32")]
+    #[serde(rename = "float32", alias = "f32")]
     F32,
-    #[serde(alias = "float64")]
+    #[serde(rename = "float64", alias = "f64")]
     F64,
 }
 
@@ -147,9 +147,10 @@ impl Dtype {
     }
 }
 
+/// By the name that Zarr and numpy have for it: to numpy, `u8` is an integer of 64 bits.
 impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.row().1)
+        f.write_str(self.zarr_name())
     }
 }
 
@@ -160,8 +161,8 @@ impl FromStr for Dtype {
     fn from_str(text: &str) -> Result<Self> {
         let found = TABLE.iter().find(|row| row.1 == text || row.2 == text);
         found.map(|row| row.0).ok_or_else(|| {
-            let names: Vec<_> = TABLE.iter().map(|row| row.1).collect();
-            Error::config("dtype", format_args!("{text:?}"), format!("possible are {}", names.join(", ")))
+            let names: Vec<_> = TABLE.iter().map(|(_, short, name, _)| format!("{name} ({short})")).collect();
+            Error::config("dtype", quoted(text), format!("possible are {}", names.join(", ")))
         })
     }
 }
@@ -184,12 +185,12 @@ pub enum ElementType {
     Raw(u16),
 }
 
-/// short name, Zarr v3 name, bytes an element, bytes of each number in it
-const OTHERS: [(ElementType, &str, &str, usize, usize); 4] = [
-    (ElementType::Bool, "bool", "bool", 1, 1),
-    (ElementType::F16, "f16", "float16", 2, 2),
-    (ElementType::C64, "c64", "complex64", 8, 4),
-    (ElementType::C128, "c128", "complex128", 16, 8),
+/// Zarr v3 name, bytes an element, bytes of each number in it
+const OTHERS: [(ElementType, &str, usize, usize); 4] = [
+    (ElementType::Bool, "bool", 1, 1),
+    (ElementType::F16, "float16", 2, 2),
+    (ElementType::C64, "complex64", 8, 4),
+    (ElementType::C128, "complex128", 16, 8),
 ];
 
 impl ElementType {
@@ -198,33 +199,30 @@ impl ElementType {
         Dtype::ALL.iter().map(|&dtype| Self::Number(dtype)).chain(OTHERS.map(|row| row.0))
     }
 
-    fn row(self) -> (Cow<'static, str>, Cow<'static, str>, usize, usize) {
+    fn row(self) -> (Cow<'static, str>, usize, usize) {
         match self {
-            Self::Number(dtype) => (dtype.row().1.into(), dtype.zarr_name().into(), dtype.size(), dtype.size()),
-            Self::Raw(bytes) => {
-                let name = format!("r{}", 8 * usize::from(bytes));
-                (name.clone().into(), name.into(), bytes.into(), 1)
-            }
+            Self::Number(dtype) => (dtype.zarr_name().into(), dtype.size(), dtype.size()),
+            Self::Raw(bytes) => (format!("r{}", 8 * usize::from(bytes)).into(), bytes.into(), 1),
             Self::Bool | Self::F16 | Self::C64 | Self::C128 => {
                 let row = OTHERS.iter().find(|row| row.0 == self).expect("the table has every other type");
-                (row.1.into(), row.2.into(), row.3, row.4)
+                (row.1.into(), row.2, row.3)
             }
         }
     }
 
     /// Bytes an element.
     pub fn size(self) -> usize {
-        self.row().2
+        self.row().1
     }
 
     /// Bytes of each number in an element, whose order a document declares: half of a complex number, one raw byte.
     pub fn number_bytes(self) -> usize {
-        self.row().3
+        self.row().2
     }
 
     /// The name in a Zarr v3 document, for example `uint16` or `r24`.
     pub fn zarr_name(self) -> Cow<'static, str> {
-        self.row().1
+        self.row().0
     }
 
     /// The type of a frame's pixels, if frames can have it.
@@ -263,14 +261,15 @@ impl PartialEq<Dtype> for ElementType {
     }
 }
 
+/// As a [`Dtype`] is shown.
 impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.row().0)
+        f.write_str(&self.zarr_name())
     }
 }
 
 impl Serialize for ElementType {
-    /// The short name, such as `u16`.
+    /// The name in a Zarr v3 document.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 pub use kind::ErrorKind;
 
+use crate::words::of_system;
+
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -45,7 +47,7 @@ pub enum Error {
         reason: String,
     },
     /// The operating system refused something.
-    #[error("can't {action} {}: {source}", Named(path))]
+    #[error("can't {action} {}: {}", Named(path), of_system(source))]
     Io {
         /// What was being done, as a verb: "create", "sync", …
         action: &'static str,
@@ -259,7 +261,7 @@ pub enum RefusedNumber {
 
 /// An error of the system, with what there is to do about it.
 #[derive(Debug, thiserror::Error)]
-#[error("{source}{more}")]
+#[error("{}{more}", of_system(source))]
 struct WithMore {
     r#source: Arc<std::io::Error>,
     more: String,
@@ -468,7 +470,13 @@ impl<T: ?Sized> Drop for Contained<T> {
             Ok(())
         });
         if let Err(error) = dropped {
-            logged(|| tracing::error!(%error, "what a program gave this library panicked when it was dropped"));
+            logged(|| {
+                tracing::error!(
+                    target: "shardwright::acquisition",
+                    %error,
+                    "what a program gave this library panicked when it was dropped"
+                );
+            });
         }
     }
 }

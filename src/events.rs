@@ -246,7 +246,8 @@ pub(crate) fn call_on_events(
             Ok(())
         });
         if let Err(error) = called {
-            logged(|| tracing::error!(%error, "a function that is told of events panicked"));
+            let what = "a function that is told of events panicked";
+            logged(|| tracing::error!(target: "shardwright::acquisition", %error, "{what}"));
         }
     };
     watch(engine, events, ring_mark, guarded).map(drop)

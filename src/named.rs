@@ -17,7 +17,7 @@ macro_rules! by_name {
                 let found = Self::ALL.iter().find(|value| value.name() == text);
                 let names = || Self::ALL.iter().map(|value| value.name()).collect::<Vec<_>>().join(", ");
                 let unknown = || format!("possible are {}", names());
-                found.copied().ok_or_else(|| $crate::Error::config($field, format_args!("{text:?}"), unknown()))
+                found.copied().ok_or_else(|| $crate::Error::config($field, $crate::words::quoted(text), unknown()))
             }
         }
     };

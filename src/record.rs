@@ -7,6 +7,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::fill_value;
 use crate::pixels::Roi;
+use crate::words::quoted;
 
 /// Fields of the caller's own in a frame's record.
 pub(crate) const RECORD_FIELDS_MAX: usize = 16;
@@ -208,5 +209,5 @@ fn whole_number(value: FieldValue) -> Option<i128> {
 #[cold]
 fn does_not_fit(value: FieldValue, field: &RecordColumn) -> Error {
     let reason = format!("{value} does not fit {}, which holds {}", field.dtype, field.dtype.holds());
-    Error::Record { field: format!("{:?}", field.name), reason }
+    Error::Record { field: quoted(&field.name).to_string(), reason }
 }

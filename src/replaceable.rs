@@ -17,6 +17,7 @@ use crate::fs::{LOCK_FILE, folders_above, is_partial};
 use crate::json;
 use crate::ome::multiscales::{self, Dataset, Multiscale};
 use crate::ome::xml;
+use crate::words::quoted;
 
 /// Folders around the array of a record, of labels of a field of a plate: none of this writer's lies deeper.
 const DEPTH_MAX: usize = 7;
@@ -62,7 +63,8 @@ pub(crate) fn refuse_level(path: &Path) -> Result<()> {
             multiscales::images(multiscales::ome_of(&said)).flat_map(Multiscale::levels).filter_map(Dataset::path);
         if let Some(level) = levels.find(|level| is_below(level) && image.join(level).starts_with(path)) {
             let reason = format!(
-                "is or holds the level {level:?} of the image {}, which would be none any more; choose another path",
+                "is or holds the level {} of the image {}, which would be none any more; choose another path",
+                quoted(level),
                 image.display()
             );
             return Err(Error::conflict(path, reason));

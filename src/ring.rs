@@ -20,6 +20,7 @@ use crate::aligned_memory::{AlignedMemory, RingBuffers};
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Receiver, Sender, Watchers, bounded, event};
+use crate::words::of_system;
 
 /// Frame buffers and their records: a ring's own, or those that the rings of several images take theirs from.
 pub(crate) struct Buffers {
@@ -79,7 +80,8 @@ impl Buffers {
         let memory = |bytes| {
             let refuse = |error: std::io::Error| {
                 let reason = format!(
-                    "{error}; make the ring smaller, or raise the limit of the process's address space (ulimit -v)"
+                    "{}; make the ring smaller, or raise the limit of the process's address space (ulimit -v)",
+                    of_system(error)
                 );
                 Error::config("ring_bytes", format_args!("{count} frames of {bytes} bytes"), reason)
             };

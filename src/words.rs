@@ -1,6 +1,6 @@
-//! Numbers in sentences.
+//! Numbers and quotations in sentences, and what others say, in words of their users.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Write as _};
 #[cfg(feature = "offline")]
 use std::path::Path;
 
@@ -25,6 +25,107 @@ pub const IS: [&str; 2] = ["is", "are"];
 pub const HAS: [&str; 2] = ["has", "have"];
 pub const WAS: [&str; 2] = ["was", "were"];
 
+/// A text in quotes and in one line. What could not be seen is written as C, Python and JSON write it, too.
+pub fn quoted<T: AsRef<str>>(text: T) -> Quoted<T> {
+    Quoted(text)
+}
+
+/// What [`quoted`] makes.
+#[derive(Debug, Clone, Copy)]
+pub struct Quoted<T>(T);
+
+impl<T: AsRef<str>> Display for Quoted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for character in self.0.as_ref().chars() {
+            match character {
+                '"' | '\\' => write!(f, "\\{character}")?,
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                // Only what is written as it is has no escape of several characters.
+                _ if character == '\'' || character.escape_debug().len() == 1 => f.write_char(character)?,
+                '\0'..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(character))?,
+                _ => write!(f, "\\U{:08x}", u32::from(character))?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+/// What the system says, without the number that Rust puts behind it.
+pub fn of_system(said: impl Display) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut text = said.to_string();
+    while let Some(at) = text.find(NUMBER) {
+        let Some(len) = text[at..].find(')') else { break };
+        text.replace_range(at..=at + len, "");
+    }
+    text
+}
+
+/// What a reader of documents says is wrong with one, in words of the documents rather than of Rust.
+pub(crate) struct Plain<E>(pub(crate) E);
+
+/// Its words, and those that are meant: what comes first is replaced first.
+const WORDS: [(&str, &str); 32] = [
+    ("EOF while parsing a value", "the text ends where a value is due"),
+    ("EOF while parsing an", "the text ends within an"),
+    ("EOF while parsing a", "the text ends within a"),
+    ("expected value", "expected a value"),
+    ("expected ident", "expected true, false or null"),
+    ("recursion limit exceeded", "it is nested too deep"),
+    ("unknown variant", "unknown value"),
+    ("invalid type: sequence", "invalid type: list"),
+    ("invalid type: map", "invalid type: object"),
+    ("a sequence", "a list"),
+    ("a map", "an object"),
+    ("an array of length", "a list of length"),
+    ("a tuple of size", "a list of length"),
+    ("expected a boolean", "expected true or false"),
+    ("expected option", "expected a value or null"),
+    ("internally tagged enum", "struct"),
+    ("adjacently tagged enum", "struct"),
+    ("variant of enum", "enum"),
+    ("variant identifier", "one of its values"),
+    ("field identifier", "the name of a field"),
+    ("expected usize", "expected a whole number from 0 on"),
+    ("expected u64", "expected a whole number from 0 on"),
+    ("expected u32", "expected a whole number from 0 to 4294967295"),
+    ("expected u16", "expected a whole number from 0 to 65535"),
+    ("expected u8", "expected a whole number from 0 to 255"),
+    ("expected isize", "expected a whole number"),
+    ("expected i64", "expected a whole number"),
+    ("expected i32", "expected a whole number from -2147483648 to 2147483647"),
+    ("expected i16", "expected a whole number from -32768 to 32767"),
+    ("expected i8", "expected a whole number from -128 to 127"),
+    ("expected f64", "expected a number"),
+    ("expected f32", "expected a number"),
+];
+
+impl<E: Display> Display for Plain<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = WORDS.iter().fold(self.0.to_string(), |text, (from, to)| text.replace(from, to));
+        // Their names are nobody's but Rust's.
+        for (kind, meant) in
+            [("expected struct ", "expected an object"), ("expected enum ", "expected one of its values")]
+        {
+            while let Some(at) = text.find(kind) {
+                let name = &text[at + kind.len()..];
+                let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+                text.replace_range(at..at + kind.len() + end, meant);
+            }
+        }
+        f.write_str(&text)
+    }
+}
+
+/// The part of the library whose module a log line comes from.
+pub fn log_source(module: &str) -> &str {
+    let within = module.match_indices("::").nth(1);
+    within.map_or(module, |(end, _)| &module[..end])
+}
+
 /// A path as a word of a command line.
 #[cfg(feature = "offline")]
 pub(crate) fn shell_word(path: &Path) -> String {
@@ -46,6 +147,33 @@ mod tests {
         for (path, word) in [("a/b.zarr", "a/b.zarr"), ("my images/b", "'my images/b'"), ("it's", "'it'\\''s'")] {
             assert_eq!(shell_word(Path::new(path)), word);
         }
+    }
+
+    #[test]
+    fn what_is_quoted_can_be_seen_and_read_by_users_of_other_languages() {
+        let cases = [
+            ("it's µm", r#""it's µm""#),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("\0\u{1}\u{200b}\t\r\n", r#""\u0000\u0001\u200b\t\r\n""#),
+            ("🙂\u{e0001}", r#""🙂\U000e0001""#),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(quoted(text).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_system_says_has_no_number() {
+        let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        assert_eq!(of_system(&full), "No space left on device");
+        assert_eq!(of_system(format_args!("{full}; (os error ")), "No space left on device; (os error ");
+    }
+
+    #[test]
+    fn a_log_line_comes_from_a_part_of_the_library() {
+        assert_eq!(log_source("shardwright::engine::counters"), "shardwright::engine");
+        assert_eq!(log_source("shardwright::engine"), "shardwright::engine");
+        assert_eq!(log_source("mine"), "mine");
     }
 
     #[test]

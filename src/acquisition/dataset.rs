@@ -19,6 +19,7 @@ use crate::ome;
 use crate::plan::{CodecPlan, Plan};
 use crate::storage::Storage;
 use crate::sync::Unpoisoned;
+use crate::words::quoted;
 
 /// Images that may be acquired at the same time in one dataset.
 const IMAGES_MAX: usize = 1 << 14;
@@ -274,12 +275,12 @@ fn refuse_twice<N: AsRef<str>>(images: &[(N, Config)]) -> Result<()> {
     let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
     twice.map_or(Ok(()), |pair| {
         let reason = "two images of the list have this name; give each its own";
-        Err(Error::config("name", format_args!("{:?}", pair[0]), reason))
+        Err(Error::config("name", quoted(pair[0]), reason))
     })
 }
 
 fn check_name(name: &str) -> Result<()> {
-    let refuse = |reason| Err(Error::config("name", format_args!("{name:?}"), reason));
+    let refuse = |reason| Err(Error::config("name", quoted(name), reason));
     refuse_name(name).map_or(Ok(()), refuse)
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result, caught, logged};
 use crate::format::provenance::Ending;
 use crate::stats::Summary;
 use crate::sync::Unpoisoned;
-use crate::words::count;
+use crate::words::{count, of_system};
 
 /// A run whose shards are closed, on the way to its end.
 struct End {
@@ -89,6 +89,7 @@ impl Acquisition {
         let take = |run: &Mutex<Option<Self>>| run.lock().unpoisoned().take();
         let spawned = std::thread::Builder::new().name("sw-finish".into()).spawn(move || drop(take(&handed_on)));
         if let Err(error) = spawned {
+            let error = of_system(error);
             logged(
                 || tracing::error!(%error, "no thread to end an acquisition; its dataset is as a kill would leave it"),
             );
@@ -297,8 +298,9 @@ impl Acquisition {
                     false => "",
                 };
                 let text = format!(
-                    "{source}; frames {first} to {last} are in their shards as far as they came, but readers do not \
-                     see them before `shardwright recover`{place}"
+                    "{}; frames {first} to {last} are in their shards as far as they came, but readers do not \
+                     see them before `shardwright recover`{place}",
+                    of_system(&source)
                 );
                 Error::io(action, path, std::io::Error::new(source.kind(), text))
             }

@@ -10,6 +10,7 @@ use crate::engine::rings::RingSource;
 use crate::error::{Error, Result};
 use crate::format::rules;
 use crate::plan::{CodecPlan, Plan};
+use crate::words::quoted;
 
 /// What is known of a run before anything is written.
 pub(super) struct Planned {
@@ -110,5 +111,5 @@ pub(super) fn refuse_bare_image(config: &Config) -> Result<()> {
 /// Refuses a configuration that names a key, where it is said otherwise where the image is.
 pub(super) fn refuse_key(config: &Config) -> Result<()> {
     let reason = "only an image that is created at a path, alone, has a key in the hierarchy there";
-    config.key.as_ref().map_or(Ok(()), |key| Err(Error::config("key", format_args!("{key:?}"), reason)))
+    config.key.as_ref().map_or(Ok(()), |key| Err(Error::config("key", quoted(key), reason)))
 }

@@ -19,7 +19,8 @@ const MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// A compressor of libdeflate. Levels are those of gzip and zlib; libdeflate's own 10 to 12 are out of their range and
 /// far too slow for live data.
 pub(super) fn compressor(level: u8) -> Result<Compressor> {
-    let level = CompressionLvl::new(i32::from(level)).map_err(|error| Error::codec(NAME, format!("{error:?}")))?;
+    let level = CompressionLvl::new(i32::from(level))
+        .map_err(|_| Error::codec(NAME, format_args!("there is no level {level}")))?;
     Ok(Compressor::new(level))
 }
 

@@ -6,6 +6,7 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::dtype::Dtype;
+use crate::words::quoted;
 
 /// A number that pixels can have, which is made of any of Rust's: `fill_value: u64::MAX.into()`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,7 +122,7 @@ impl Visitor<'_> for FillValueVisitor {
 
     fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<FillValue, E> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
-        let refuse = || E::custom(format!("fill_value {name:?}: a number, NaN, Infinity or -Infinity"));
+        let refuse = || E::custom(format!("fill_value {}: a number, NaN, Infinity or -Infinity", quoted(name)));
         found.map(|(_, value)| (*value).into()).ok_or_else(refuse)
     }
 }

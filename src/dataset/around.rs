@@ -17,6 +17,7 @@ use crate::format::zarr3::DOCUMENT;
 use crate::format::{consolidated, rules, zarr3};
 use crate::fs::{absolute, folders_above, make_file};
 use crate::json;
+use crate::words::{Plain, quoted};
 
 /// The group of an image's labels, and its list of them.
 const LABELS: &str = "labels";
@@ -118,7 +119,7 @@ pub(crate) fn refuse_name(name: &str) -> Option<&'static str> {
 }
 
 fn check(root: &Path, key: &str, config: &Config) -> Result<()> {
-    let refuse = |reason: String| Err(Error::config("key", format_args!("{key:?}"), reason));
+    let refuse = |reason: String| Err(Error::config("key", quoted(key), reason));
     if let Some(why) = key.split('/').find_map(refuse_name) {
         return refuse(format!("expected names with a / between them; of each, {why}"));
     }
@@ -172,7 +173,7 @@ fn read(path: &Path) -> Result<Option<Value>> {
     let bytes = fs::File::open(path).and_then(|file| json::bounded(&file, json::DOCUMENT_BYTES_MAX));
     let bytes = bytes.map_err(|error| Error::io("read", path, error))?;
     let bytes = bytes.map_err(|len| Error::format(path, format!("has {len} bytes, which no metadata needs")))?;
-    json::parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {error}")))
+    json::parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {}", Plain(error))))
 }
 
 /// What to say of a group that lists what is in it.
@@ -199,7 +200,7 @@ fn note_of_labels(folder: &Path, document: Option<&Value>, path: &Path, config: 
     }
     let file = folder.join(DOCUMENT);
     let help = match listed {
-        Some(_) => format!("add {name:?} to attributes.ome.{LABELS}"),
+        Some(_) => format!("add {} to attributes.ome.{LABELS}", quoted(name)),
         None => {
             let entry = json!({"version": config.ome.name(), LABELS: [name]});
             format!("put \"ome\": {entry} into its attributes")

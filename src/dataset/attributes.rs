@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::{DIMENSION_NAMES, rules};
 use crate::json as exact;
+use crate::words::quoted;
 
 /// The user's attributes, which documents follow.
 #[derive(Default)]
@@ -27,7 +28,7 @@ impl UserAttributes {
             _ => exact::fault_of_attribute(&value),
         };
         if let Some(reason) = fault {
-            return Err(Error::config("attribute", format_args!("{key:?}"), reason));
+            return Err(Error::config("attribute", quoted(key), reason));
         }
         self.values.insert(key.to_owned(), value);
         self.changed = true;

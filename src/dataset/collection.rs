@@ -11,6 +11,7 @@ use crate::format::zarr3;
 use crate::ome;
 use crate::ome::label;
 use crate::ome::plate::Field;
+use crate::words::quoted;
 
 /// The images of a dataset, in the order in which they were begun.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl Collection {
         ome::plate::check(&plate)?;
         if let Some(first) = self.images.first() {
             let reason = "a dataset gets its plate before its first image";
-            return Err(Error::config("plate", format_args!("after image {:?}", first.name), reason));
+            return Err(Error::config("plate", format_args!("after image {}", quoted(&first.name)), reason));
         }
         if self.plate.is_some() {
             return Err(Error::config("plate", "given again", "the dataset has its plate already"));
@@ -92,8 +93,8 @@ impl Collection {
         match self.images.iter().find(|image| image.name == of) {
             Some(image) => label::check(config, &image.config, [levels, image.levels]),
             None => {
-                let reason = format!("there is no image {of:?} yet whose labels these could be");
-                Err(Error::config("name", format_args!("{name:?}"), reason))
+                let reason = format!("there is no image {} yet whose labels these could be", quoted(of));
+                Err(Error::config("name", quoted(name), reason))
             }
         }
     }

@@ -469,7 +469,8 @@ impl Sequencer {
         let Some(frames) = oldest else { return };
         let end = frames.end.min(self.plan.frames_total.unwrap_or(u64::MAX));
         logged(|| {
-            tracing::warn!(?frames, "all buffers wait for frames that don't come; they are given up as missing");
+            let (first, last) = (frames.start, end.saturating_sub(1));
+            tracing::warn!(first, last, "all buffers wait for frames that don't come; they are given up as missing");
         });
         self.newest_end = self.newest_end.max(end);
         shared.counters.newest_end.store(self.newest_end, Relaxed);

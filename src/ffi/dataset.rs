@@ -6,7 +6,6 @@ use std::ffi::c_char;
 use super::config::convert::configuration;
 use super::config::sw_config;
 use super::handle::Registry;
-use super::names::Plain;
 use super::own_buffers::own_buffers;
 use super::pointer::{out, text};
 use super::registry::sw_acquisition;
@@ -15,6 +14,7 @@ use super::status::{SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_sta
 use super::storage::{caller_storage, sw_storage};
 use crate::Dataset;
 use crate::config::Plate;
+use crate::words::Plain;
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come
 /// from any thread.
@@ -55,6 +55,9 @@ pub unsafe extern "C" fn sw_dataset_create(
 
 /// As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must
 /// stay until the dataset and all its acquisitions are freed.
+///
+/// Errors: SW_ERROR_NULL for a function that is required; SW_ERROR_EXISTS if its `is_used` says that there is something
+/// in it; SW_ERROR_IO if one of its functions fails; SW_ERROR_TOO_MANY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_dataset_create_in(storage: *const sw_storage, dataset: *mut *mut sw_dataset) -> sw_status {
     boundary(|| {
@@ -72,8 +75,8 @@ pub unsafe extern "C" fn sw_dataset_create_in(storage: *const sw_storage, datase
 /// "acquisitions": [{"id": 1, "name": "before"}, {"id": 2}], of which sw_config.plate_acquisition says an image's. The
 /// plate lists the wells whose images have begun; a field to which nothing came is taken back when its run ends.
 ///
-/// Errors: SW_ERROR_CONFIG for names that are there twice or are no letters and digits, after the first image, and for
-/// a second plate.
+/// Errors: SW_ERROR_CONFIG for a text that is no such document, for names that are there twice or are no letters and
+/// digits, after the first image, and for a second plate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_dataset_plate(dataset: *mut sw_dataset, plate: *const c_char) -> sw_status {
     boundary(|| {
@@ -113,7 +116,7 @@ pub unsafe extern "C" fn sw_dataset_acquisition(
 /// One in which no image was finished or got a frame disappears; without a frame, also with sw_finish, one that it was
 /// to replace is back.
 ///
-/// Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
+/// Errors: SW_ERROR_BUSY if another thread is in a call with the handle, which stays good then.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_dataset_free(dataset: *mut sw_dataset) -> sw_status {
     boundary(|| DATASETS.remove(dataset, |_| Ok(())).map(drop))

@@ -77,8 +77,8 @@ impl Run {
 /// is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works on while
 /// the run ends and afterwards. After a fork, it is of no use to the child.
 ///
-/// Errors: SW_ERROR_ARGUMENT; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if the process has no descriptor
-/// left.
+/// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if
+/// the process has no descriptor left.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_event_open(
     acquisition: *mut sw_acquisition,
@@ -154,7 +154,7 @@ pub extern "C" fn sw_event_close(acquisition: *mut sw_acquisition, descriptor: i
 /// happened before, then every edge. `ring_mark` is as for sw_event_open. The function and its context must stay until
 /// the acquisition is freed.
 ///
-/// Errors: SW_ERROR_NULL, SW_ERROR_ARGUMENT; SW_ERROR_CONFIG for a mark beyond the ring.
+/// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_on_event(
     acquisition: *mut sw_acquisition,

@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::error::caught;
 use crate::stats::Summary;
 use crate::sync::Unpoisoned;
+use crate::words::of_system;
 
 /// No more frames of these runs are taken; a thread brings those of them that are not on their way yet to their ends.
 pub(super) fn begin_to_end(runs: &[Arc<Run>]) -> Outcome<()> {
@@ -30,8 +31,9 @@ pub(super) fn begin_to_end(runs: &[Arc<Run>]) -> Outcome<()> {
     }
     let begun: Vec<_> = states.iter().map(|(run, _)| (*run).clone()).collect();
     let thread = std::thread::Builder::new().name("sw-finish".into()).spawn(move || end(&begun));
-    let thread =
-        thread.map_err(|error| told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {error}")))?;
+    let thread = thread.map_err(|error| {
+        told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {}", of_system(error)))
+    })?;
     states[0].1.thread = Some(thread);
     states.iter_mut().for_each(|(_, state)| state.begun = true);
     let begun: Vec<_> = states.into_iter().map(|(run, _)| run).collect();
@@ -101,8 +103,8 @@ pub(super) fn check_owner(run: &Run) -> Outcome<()> {
 ///
 /// Callbacks and a storage's functions can't end every run: sw_close, sw_finish, sw_finish_all, sw_abort and sw_free
 /// return SW_ERROR_BUSY in those of the run itself and of other images of its dataset, in those of another run whose
-/// end a callback of this one waits for, and, of whatever run, in the log's function and in `own_buffers_release`. Call
-/// them on another thread.
+/// end a callback of this one waits for, and, of whatever run, in the log's function and in `own_buffers_release`
+/// (where the handle that is being freed is SW_ERROR_HANDLE). Call them on another thread.
 ///
 /// Errors: SW_ERROR_BUSY.
 #[unsafe(no_mangle)]
@@ -129,8 +131,9 @@ pub extern "C" fn sw_close(acquisition: *mut sw_acquisition) -> sw_status {
 /// committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
 ///
 /// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, and in callbacks (see sw_close);
-/// SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; otherwise the first error of
-/// the run, once; sw_get_summary then says what was saved all the same.
+/// SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; SW_ERROR_IO if the system gives no
+/// thread that ends the run, after which it may be called again; otherwise the first error of the run, once, which is
+/// SW_ABORTED if another thread aborted it: sw_get_summary then says what was saved all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_finish(
     acquisition: *mut sw_acquisition,
@@ -170,7 +173,8 @@ pub unsafe extern "C" fn sw_finish(
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 /// to close.
 ///
-/// Errors: SW_TIMEOUT, after which it may be called again; SW_ERROR_BUSY in callbacks (see sw_close).
+/// Errors: SW_TIMEOUT, and SW_ERROR_IO if the system gives no thread that ends the run, after both of which it may be
+/// called again; SW_ERROR_BUSY in callbacks (see sw_close).
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) -> sw_status {
     boundary(|| {
@@ -189,7 +193,7 @@ pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) ->
 
 /// What came of a run that has ended, also with an error. `summary` must have its `size` set.
 ///
-/// Errors: SW_ERROR_NOT_ENDED.
+/// Errors: SW_ERROR_NOT_ENDED; the run's error where there is no summary, as after a panic of the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_get_summary(acquisition: *mut sw_acquisition, summary: *mut sw_summary) -> sw_status {
     boundary(|| {
@@ -204,10 +208,11 @@ pub unsafe extern "C" fn sw_get_summary(acquisition: *mut sw_acquisition, summar
 /// As sw_get_summary, everything as a JSON document: also the numbers of the missing frames, the array's shape, the
 /// latencies of each stage, the storage that was chosen and why.
 ///
-/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-/// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
+/// `text` gets the document and an ending zero if its `capacity` bytes suffice, else nothing. `needed` (null: not
+/// wanted) gets how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is
+/// set.
 ///
-/// Errors: SW_ERROR_NOT_ENDED, SW_ERROR_SIZE.
+/// Errors: as sw_get_summary; SW_ERROR_SIZE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_summary_json(
     acquisition: *mut sw_acquisition,
@@ -225,7 +230,8 @@ pub unsafe extern "C" fn sw_summary_json(
 /// Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
 ///
 /// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
-/// thread is in a call with the handle, and in callbacks (see sw_close); the handle stays good then.
+/// thread is in a call with the handle, and in callbacks (see sw_close). After both, the handle is good as before, and
+/// `own_buffers_release` was not called.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_free(acquisition: *mut sw_acquisition) -> sw_status {
     boundary(|| {

@@ -20,6 +20,7 @@ use super::status::{
     sw_status,
 };
 use crate::sync::Unpoisoned;
+use crate::words::log_source;
 
 /// How much a log line matters.
 pub type sw_log_level = u32;
@@ -37,8 +38,13 @@ pub const SW_LOG_DEBUG: sw_log_level = 4;
 pub const SW_LOG_TRACE: sw_log_level = 5;
 
 /// Hears a log line: its level, the part of the library it comes from, its text without a line end and other control
-/// characters, of which each is a space. Both texts are the library's and good during the call. It is called from any
-/// thread, also from several at once, whatever that thread is doing for a run: no run can be ended in it.
+/// characters, of which each is a space. Both texts are the library's, never null, and good during the call. It is
+/// called from any thread, also from several at once, whatever that thread is doing for a run: no run can be ended in
+/// it.
+///
+/// `source` is "shardwright::acquisition" (where a run begins and ends, and the program's own functions),
+/// "shardwright::engine" (the way of frames through the ring, checkpoints, first errors), "shardwright::shard" (the
+/// room in a shard's file) or "shardwright::storage" (archives). These names stay, and others may be added.
 pub type sw_log_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, level: sw_log_level, source: *const c_char, text: *const c_char)>;
 
@@ -116,7 +122,7 @@ pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, co
 /// the device. It can be set once for an acquisition. The function and its context must stay until the acquisition is
 /// freed.
 ///
-/// Errors: SW_ERROR_NULL, SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
+/// Errors: SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_on_shard_closed(
     acquisition: *mut sw_acquisition,
@@ -183,7 +189,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        let source = CString::new(event.metadata().target()).unwrap_or_default();
+        let source = CString::new(log_source(event.metadata().target())).unwrap_or_default();
         let text = CString::new(line.0.chars().map(of_one_line).collect::<String>()).unwrap_or_default();
         let Some(hearing) = Hearing::here() else { return };
         // Held through the call, so that `sw_set_log` returns only when the function before is done.
@@ -216,5 +222,45 @@ impl Visit for Line {
             write!(self.0, "; {}: {value:?}", field.name())
         };
         debug_assert!(outcome.is_ok(), "a string takes everything");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Adds what the lines that a file logs have as their source.
+    fn add_sources(path: &Path, within: &str, found: &mut BTreeSet<String>) {
+        if path.is_dir() {
+            for inner in std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()) {
+                let name = inner.file_stem().unwrap().to_str().unwrap();
+                add_sources(&inner, if within.is_empty() { name } else { within }, found);
+            }
+            return;
+        }
+        let text = std::fs::read_to_string(path).unwrap();
+        for level in ["error", "warn", "info", "debug", "trace"] {
+            for call in text.split(&format!("tracing::{level}!(")).skip(1) {
+                let named = call.trim_start().strip_prefix("target: \"");
+                let source = named.map_or_else(
+                    || format!("shardwright::{within}"),
+                    |named| named.split('"').next().unwrap().to_owned(),
+                );
+                found.insert(source);
+            }
+        }
+    }
+
+    #[test]
+    fn the_header_names_the_source_of_every_line() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let header = std::fs::read_to_string(root.join("include/shardwright.h")).unwrap();
+        let mut sources = BTreeSet::new();
+        add_sources(&root.join("src"), "", &mut sources);
+        assert!(sources.len() > 3, "{sources:?}");
+        for source in sources {
+            assert!(header.contains(&format!("\"{source}\"")), "{source}");
+        }
     }
 }

@@ -77,7 +77,7 @@ unsafe extern "C" {
 /// Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it, but for what
 /// depends on where the image will be: `key`, `manifest`, `plate_acquisition`, `label`, whether `own_buffers` are
 /// another run's, and whether the system has the memory for `ring_bytes`, without which sw_create returns
-/// SW_ERROR_CONFIG. Any thread.
+/// SW_ERROR_CONFIG.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut sw_memory) -> sw_status {
     boundary(|| {

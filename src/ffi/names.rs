@@ -67,6 +67,9 @@ impl fmt::Display for Spelled<'_> {
             Self(Spelling::Struct, Error::Config { field: field @ "pyramid.y", reason, .. }) => {
                 write!(f, "{} = 3: {reason}", Field(field))
             }
+            Self(Spelling::Struct, Error::Config { field, value, reason }) if value == "true" || value == "false" => {
+                write!(f, "{} = {}: {reason}", Field(field), u8::from(value == "true"))
+            }
             Self(spelling, Error::Config { field, value, reason })
                 if *spelling == Spelling::Struct || NO_FIELDS.contains(field) =>
             {
@@ -75,62 +78,6 @@ impl fmt::Display for Spelled<'_> {
             Self(_, error @ Error::Config { .. }) => write!(f, "sw_config.document: {error}"),
             Self(_, error) => error.fmt(f),
         }
-    }
-}
-
-/// What a reader of documents says is wrong with one, in words of the documents rather than of Rust.
-pub(super) struct Plain<E>(pub(super) E);
-
-/// Its words, and those that are meant: what comes first is replaced first.
-const WORDS: [(&str, &str); 32] = [
-    ("EOF while parsing a value", "the text ends where a value is due"),
-    ("EOF while parsing an", "the text ends within an"),
-    ("EOF while parsing a", "the text ends within a"),
-    ("expected value", "expected a value"),
-    ("expected ident", "expected true, false or null"),
-    ("recursion limit exceeded", "it is nested too deep"),
-    ("unknown variant", "unknown value"),
-    ("invalid type: sequence", "invalid type: list"),
-    ("invalid type: map", "invalid type: object"),
-    ("a sequence", "a list"),
-    ("a map", "an object"),
-    ("an array of length", "a list of length"),
-    ("a tuple of size", "a list of length"),
-    ("expected a boolean", "expected true or false"),
-    ("expected option", "expected a value or null"),
-    ("internally tagged enum", "struct"),
-    ("adjacently tagged enum", "struct"),
-    ("variant of enum", "enum"),
-    ("variant identifier", "one of its values"),
-    ("field identifier", "the name of a field"),
-    ("expected usize", "expected a whole number from 0 on"),
-    ("expected u64", "expected a whole number from 0 on"),
-    ("expected u32", "expected a whole number from 0 to 4294967295"),
-    ("expected u16", "expected a whole number from 0 to 65535"),
-    ("expected u8", "expected a whole number from 0 to 255"),
-    ("expected isize", "expected a whole number"),
-    ("expected i64", "expected a whole number"),
-    ("expected i32", "expected a whole number from -2147483648 to 2147483647"),
-    ("expected i16", "expected a whole number from -32768 to 32767"),
-    ("expected i8", "expected a whole number from -128 to 127"),
-    ("expected f64", "expected a number"),
-    ("expected f32", "expected a number"),
-];
-
-impl<E: fmt::Display> fmt::Display for Plain<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = WORDS.iter().fold(self.0.to_string(), |text, (from, to)| text.replace(from, to));
-        // Their names are nobody's but Rust's.
-        for (kind, meant) in
-            [("expected struct ", "expected an object"), ("expected enum ", "expected one of its values")]
-        {
-            while let Some(at) = text.find(kind) {
-                let name = &text[at + kind.len()..];
-                let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
-                text.replace_range(at..at + kind.len() + end, meant);
-            }
-        }
-        f.write_str(&text)
     }
 }
 

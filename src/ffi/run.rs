@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::config::convert::{Requested, configuration};
 use super::config::sw_config;
 use super::limits::Limit;
-use super::names::Plain;
 use super::own_buffers::{OwnBuffers, own_buffers, split};
 use super::pointer::{Out, bytes, out, required, slice, text};
 use super::record::{record, sw_record};
@@ -25,6 +24,7 @@ use crate::error::Error;
 use crate::fs::system::path_of_bytes;
 use crate::json as exact;
 use crate::record::{Record, RecordColumn};
+use crate::words::{Plain, quoted};
 
 /// As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame
 /// for which sw_acquire found no buffer has no number, and none is left out for it: to keep its place empty, count
@@ -136,7 +136,7 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
 /// Errors: those of a wrong configuration; SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT
 /// for a path at which something stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written, by
 /// this process or another; SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to reserve a
-/// shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
+/// shard, and the system to find the ring's memory: see `ring_bytes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_create(
     path: *const c_char,
@@ -152,7 +152,10 @@ pub unsafe extern "C" fn sw_create(
 }
 
 /// As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay
-/// until the acquisition is freed. SW_ERROR_EXISTS: its `is_used` says that there is something in it.
+/// until the acquisition is freed.
+///
+/// Errors: those of a wrong configuration; SW_ERROR_NULL for a function that is required; SW_ERROR_EXISTS if its
+/// `is_used` says that there is something in it; SW_ERROR_IO if one of its functions fails; SW_ERROR_TOO_MANY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_create_in(
     storage: *const sw_storage,
@@ -273,6 +276,8 @@ pub unsafe extern "C" fn sw_commit(
 }
 
 /// As sw_commit, by the buffer's index: for drivers that name a buffer and know nothing of a frame.
+///
+/// Errors: as sw_commit; SW_ERROR_ARGUMENT if there is no buffer of that index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_commit_buffer(
     acquisition: *mut sw_acquisition,
@@ -320,8 +325,8 @@ pub extern "C" fn sw_discard_buffer(acquisition: *mut sw_acquisition, index: u32
 /// length of the first dimension times the frames of all faster ones. Where the driver holds more, numbers are given up
 /// for which it waits, and frames are refused as too late that come in their order.
 ///
-/// `addresses` gets all of them if `capacity` suffices, else nothing; `count` (null: not wanted) gets how many there
-/// are, also with SW_ERROR_SIZE. With `addresses` null and `capacity` 0, only `count` is set.
+/// `addresses` gets all of them if its room for `capacity` of them suffices, else nothing; `count` (null: not wanted)
+/// gets how many there are, also with SW_ERROR_SIZE. With `addresses` null and `capacity` 0, only `count` is set.
 ///
 /// Errors: SW_ERROR_SIZE.
 #[unsafe(no_mangle)]
@@ -440,11 +445,13 @@ pub unsafe extern "C" fn sw_set_attribute(
         // SAFETY: as the caller promises, which is what the header says.
         let (key, json) = unsafe { (text(key, "key")?, text(json, "json")?) };
         let value = exact::parse(json.as_bytes()).map_err(|error| match exact::too_deep(&error) {
-            Some(reason) => Error::config("attribute", format_args!("{key:?}"), reason).into(),
-            None => told(SW_ERROR_ARGUMENT, format_args!("the value of {key:?} is not JSON: {}", Plain(&error))),
+            Some(reason) => Error::config("attribute", quoted(key), reason).into(),
+            None => {
+                told(SW_ERROR_ARGUMENT, format_args!("the value of {} is not JSON: {}", quoted(key), Plain(&error)))
+            }
         })?;
         if let Some((_, token)) = exact::beyond_json(&value) {
-            return refuse!(SW_ERROR_ARGUMENT, "the value of {key:?} is not JSON, which has no {token}");
+            return refuse!(SW_ERROR_ARGUMENT, "the value of {} is not JSON, which has no {token}", quoted(key));
         }
         Ok(run.running()?.set_attribute_as_read(key, value)?)
     })

@@ -230,7 +230,8 @@ pub(super) fn boundary(call: impl FnOnce() -> Outcome<()>) -> sw_status {
 /// The text of the last error that a call on this thread returned, in English, without a line end; empty if there was
 /// none. A call that succeeds leaves it as it is.
 ///
-/// The text belongs to the library and stays as it is until the next call on this thread that fails.
+/// Never null, and of 1023 bytes at most: a longer one is cut off. It belongs to the library and stays as it is until
+/// the next call on this thread that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_last_error() -> *const c_char {
     LAST.try_with(|last| {
@@ -240,15 +241,16 @@ pub extern "C" fn sw_last_error() -> *const c_char {
     .unwrap_or(c"".as_ptr())
 }
 
-/// What a status means in general, in English. Never null. The text of a certain error is in sw_last_error.
+/// What a status means in general, in English. Never null, and never freed. The text of a certain error is in
+/// sw_last_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_status_text(status: sw_status) -> *const c_char {
     let known = TEXTS.iter().find(|(number, ..)| *number == status);
     known.map_or(c"an error without a number of its own", |(.., text)| text).as_ptr()
 }
 
-/// The name of a status as this header has it, for example "SW_ERROR_IO". Never null; of a number that is none,
-/// "SW_ERROR_OTHER".
+/// The name of a status as this header has it, for example "SW_ERROR_IO"; of a number that is none, "SW_ERROR_OTHER".
+/// Never null, and never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_status_name(status: sw_status) -> *const c_char {
     let known = TEXTS.iter().find(|(number, ..)| *number == status);
@@ -259,7 +261,7 @@ pub extern "C" fn sw_status_name(status: sw_status) -> *const c_char {
 /// SW_VERSION_MAJOR and SW_VERSION_MINOR. Before version 1, the minor version must be the same; from then on, the major
 /// one, and the library's minor one may be newer.
 ///
-/// Errors: SW_ERROR_VERSION, with both versions in the text. Any thread.
+/// Errors: SW_ERROR_VERSION, with both versions in the text.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_check_version(major: u32, minor: u32) -> sw_status {
     let own = |part: &str| part.parse::<u32>().unwrap_or(0);
@@ -274,7 +276,8 @@ pub extern "C" fn sw_check_version(major: u32, minor: u32) -> sw_status {
     })
 }
 
-/// The library's version, for example "0.1.0". A program may compare it with SW_VERSION, with which it was compiled.
+/// The library's version, for example "0.1.0". Never null, and never freed. A program may compare it with SW_VERSION,
+/// with which it was compiled.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

@@ -65,8 +65,8 @@ pub struct sw_storage {
     pub punch: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void, offset: u64, bytes: u64) -> i32>,
     /// Frees the blob, of which nothing is asked any more. Null: nothing to free.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void)>,
-    /// What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16
-    /// on, large writes are done by threads of their own, several at once.
+    /// Of how many bytes offsets, lengths and addresses of large writes should be multiples, 4096 at most. 0: of any.
+    /// From 16 on, large writes are done by threads of their own, several at once.
     pub alignment: usize,
     /// Returns 1 if there is something in the storage already: then no dataset is created there, which is
     /// SW_ERROR_EXISTS; else 0. Null: nobody asks, and the documents and shards of a dataset that is there are

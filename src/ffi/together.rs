@@ -20,9 +20,9 @@ use crate::config::Config;
 use crate::error::Error;
 
 /// As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together.
-/// `names` and `configs` have `count` pointers; several of `configs` may be the same. `acquisitions` gets `count`
-/// handles. Their shards are created when their first frames come; those of images without an end must all have room on
-/// the disk.
+/// `names` and `configs` have `count` pointers, none of them null; several of `configs` may be the same. `acquisitions`
+/// gets `count` handles. Their shards are created when their first frames come; those of images without an end must all
+/// have room on the disk. With `count` 0, nothing happens, and the lists may be null.
 ///
 /// The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
 /// least and 4,096 at most.
@@ -70,12 +70,12 @@ pub unsafe extern "C" fn sw_dataset_acquisitions(
 }
 
 /// Ends several acquisitions as sw_finish ends each, but with what has to reach the device brought there together.
-/// Their summaries are to be had by sw_get_summary.
+/// Their summaries are to be had by sw_get_summary. With `count` 0, nothing happens, and the list may be null.
 ///
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT all go on ending by themselves; call
 /// again to wait longer.
 ///
-/// Errors: those of a wrong handle; SW_ERROR_ARGUMENT for one that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and
+/// Errors: SW_ERROR_ARGUMENT for a handle that is there twice; SW_TIMEOUT; SW_ERROR_IO, SW_ERROR_BUSY and
 /// SW_ERROR_ENDED as sw_finish, before any run is ended: one whose outcome was told leaves all others running, so take
 /// it out of the list (sw_get_summary tells which have ended) and call again; otherwise the first error of the first of
 /// these runs that has one, when all have ended: sw_first_error tells that of each.

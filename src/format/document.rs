@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Refusal;
 use crate::json::render_line;
+use crate::words::Plain;
 
 /// A document's key and what it says.
 pub(crate) type Document = (String, Value);
@@ -59,7 +60,7 @@ pub(super) fn check_sizes(document: &Value, names: &[&str]) -> Result<(), Refusa
 /// Why what a document says is not of the kind that is expected. Numbers that 64 bits don't hold, which are texts here
 /// (see `json`), are told as they are written; an array of such a length may be right.
 pub(super) fn unlike(error: &serde_json::Error) -> Refusal {
-    let reason = error.to_string();
+    let reason = Plain(error).to_string();
     let Some((before, rest)) = reason.split_once("string \"\\0") else { return reason.into() };
     let Some((token, after)) = rest.split_once('"') else { return reason.into() };
     let reason = format!("{before}the number {token}{after}");

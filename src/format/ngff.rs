@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::config::OmeVersion;
 use crate::json::render_line;
 use crate::ome::versions;
+use crate::words::quoted;
 
 /// The versions before 0.4, whose images and plates are described otherwise.
 const OLD: [&str; 3] = ["0.1", "0.2", "0.3"];
@@ -76,8 +77,9 @@ pub(crate) fn from_0_4(attributes: &mut Map<String, Value>, is_labels: bool) -> 
         let other = found.iter().find(|key| !is_of_any_version(ome) || ome.get(**key).is_none());
         return other.map_or(Ok(()), |key| {
             Err(format!(
-                "has OME-Zarr 0.4's {key:?} and beside it an attribute \"ome\", where Zarr v3 has OME-Zarr's metadata; \
-                 rename that attribute"
+                "has OME-Zarr 0.4's {} and beside it an attribute \"ome\", where Zarr v3 has OME-Zarr's metadata; \
+                 rename that attribute",
+                quoted(key)
             ))
         });
     }

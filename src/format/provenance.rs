@@ -17,6 +17,7 @@ use super::rules::Rules;
 use super::slot_header::HEADER_BYTES;
 use crate::config::Placement;
 use crate::error::{Error, Result};
+use crate::words::quoted;
 
 /// The attribute under which the writer speaks.
 pub(crate) const ATTRIBUTE: &str = "shardwright";
@@ -122,7 +123,7 @@ impl Provenance {
         let Some(own) = own(attributes).filter(|_| is_of_writer(attributes)) else { return Ok(None) };
         let wrong = |reason: String| Error::format(path, format!("attribute {ATTRIBUTE}: {reason}"));
         let own: Literally = Literally::deserialize(own).map_err(|error| wrong(unlike(&error).to_string()))?;
-        let writer = uuid(&own.writer).ok_or_else(|| wrong(format!("writer {:?} is no UUID", own.writer)))?;
+        let writer = uuid(&own.writer).ok_or_else(|| wrong(format!("writer {} is no UUID", quoted(&own.writer))))?;
         if let Some(range) = own.missing.iter().find(|range| range[0] >= range[1]) {
             return Err(wrong(format!("missing names {range:?}; expected ranges that go up")));
         }
@@ -132,7 +133,7 @@ impl Provenance {
         }
         let level_frames = own.level_planes.unwrap_or(LevelFrames::same()).check();
         let level_frames =
-            level_frames.ok_or_else(|| wrong(format!("level_planes {:?} can't be", own.level_planes)))?;
+            level_frames.ok_or_else(|| wrong(format!("level_planes {} can't be", json!(own.level_planes))))?;
         let slots = own.slots.map(|slots| slots.check().map_err(&wrong)).transpose()?;
         Ok(Some(Self {
             writer,

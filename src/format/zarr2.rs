@@ -27,6 +27,7 @@ use crate::config::{Codec, Compressor, Dialect, IndexLocation};
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
 use crate::json::render_line;
+use crate::words::quoted;
 
 /// The document of an array.
 pub(crate) const ARRAY: &str = ".zarray";
@@ -88,7 +89,7 @@ pub(super) fn in_order(chain: Chain, order: &str, dimensions: usize) -> Result<C
     match order {
         "C" => Ok(chain),
         "F" => Ok(chain.reversed(dimensions)),
-        _ => Err(format!("the order of elements is {order:?}; expected \"C\" or \"F\"").into()),
+        _ => Err(format!("the order of elements is {}; expected \"C\" or \"F\"", quoted(order)).into()),
     }
 }
 
@@ -104,14 +105,17 @@ pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Ref
     let separator = match dimension_separator {
         None | Some('.') => '.',
         Some('/') => '/',
-        Some(other) => return Err(format!("dimension_separator is {other:?}; expected \".\" or \"/\"").into()),
+        Some(other) => {
+            return Err(format!("dimension_separator is {}; expected \".\" or \"/\"", quoted(other.to_string())).into());
+        }
     };
     let dialect = if shards.is_some() { Dialect::Zarr2Sharded } else { Dialect::Zarr2 };
     let (file_shape, index) = match &shards {
         None => (chunks.clone(), None),
         Some(shards) => {
             if shard_format.as_deref() != Some("indexed") {
-                return Refusal::unsupported(format!("shards {shards:?} of format {shard_format:?} are not read here"));
+                let said = shard_format.as_deref().map_or_else(|| "no format".into(), |name| quoted(name).to_string());
+                return Refusal::unsupported(format!("shards {shards:?} of {said} are not read here; \"indexed\" is"));
             }
             (shard_shape(shards, &chunks, "shards")?, Some(plain_table(shards)?))
         }

@@ -19,6 +19,7 @@ use crate::config::Dialect;
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
 use crate::json::render_line;
+use crate::words::quoted;
 
 /// The name of the document of a group or an array.
 pub(crate) const DOCUMENT: &str = "zarr.json";
@@ -69,7 +70,10 @@ pub(crate) fn node(path: &Path, document: &Value) -> Result<NodeType> {
     match document.get("node_type").and_then(Value::as_str) {
         Some("array") => Ok(NodeType::Array),
         Some("group") => Ok(NodeType::Group),
-        got => Err(Error::format(path, format!("node_type is {got:?}; expected \"array\" or \"group\""))),
+        _ => {
+            let got = document.get("node_type").map_or("missing".to_owned(), render_line);
+            Err(Error::format(path, format!("node_type is {got}; expected \"array\" or \"group\"")))
+        }
     }
 }
 
@@ -166,7 +170,7 @@ fn only_known_fields(document: &Zarr3Said) -> Result<(), Refusal> {
         ["zarr_format", "node_type", "shape", "chunk_grid", "chunk_key_encoding", "dimension_names"];
     for (key, value) in &document.rest {
         if !GRIDS.contains(&key.as_str()) && value.get("must_understand") != Some(&Value::Bool(false)) {
-            return Refusal::unsupported(format!("field {key:?} is not known here, and says that it must be"));
+            return Refusal::unsupported(format!("field {} is not known here, and says that it must be", quoted(key)));
         }
     }
     Ok(())

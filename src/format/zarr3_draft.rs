@@ -28,6 +28,7 @@ use crate::config::{Codec, Compressor, Dialect};
 use crate::dtype::ElementType;
 use crate::error::{Error, Refusal, Result};
 use crate::json::render_line;
+use crate::words::{Plain, quoted};
 
 /// What an entry point document calls the format.
 const PROTOCOL: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
@@ -106,7 +107,10 @@ pub(crate) fn is_entry(document: &Value) -> bool {
 pub(crate) fn check_entry(path: &Path, document: &Value) -> Result<()> {
     let says = |key: &str, expected: &str| match document.get(key).and_then(Value::as_str) {
         Some(found) if found == expected => Ok(()),
-        found => Err(Error::format(path, format!("{key} is {found:?}; expected {expected:?}"))),
+        _ => {
+            let got = document.get(key).map_or("missing".to_owned(), render_line);
+            Err(Error::format(path, format!("{key} is {got}; expected \"{expected}\"")))
+        }
     };
     says("metadata_encoding", PROTOCOL)?;
     says("metadata_key_suffix", ".json")
@@ -199,8 +203,10 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     let ChunkGrid { kind, chunk_shape, separator } = chunk_grid;
     if kind != "regular" || !matches!(separator, '/' | '.') {
         return Refusal::unsupported(format!(
-            "a chunk_grid of type {kind:?} with separator {separator:?} is not read here; expected a regular one with \
-             / or ."
+            "a chunk_grid of type {} with separator {} is not read here; expected a regular one with \
+             / or .",
+            quoted(&kind),
+            quoted(separator.to_string())
         ));
     }
     let (file_shape, index) = match shards(&storage_transformers)? {
@@ -256,7 +262,7 @@ fn shards(transformers: &[Value]) -> Result<Option<Vec<u64>>, Refusal> {
             "storage transformer {transformer} is not read here; {SHARDING} of type indexed is"
         ))
     };
-    let parsed = Transformer::deserialize(transformer).map_err(|error| format!("{}: {error}", refused()))?;
+    let parsed = Transformer::deserialize(transformer).map_err(|error| format!("{}: {}", refused(), Plain(error)))?;
     if parsed.extension != SHARDING || parsed.kind != "indexed" {
         return Err(refused());
     }

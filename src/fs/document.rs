@@ -18,6 +18,7 @@ use crate::format::zip::Content;
 use crate::format::zip::parse::{Entry, Method};
 use crate::json::bounded;
 pub(crate) use crate::json::{DOCUMENT_BYTES_MAX, beyond_json, parse, render, render_line};
+use crate::words::Plain;
 
 /// A larger OME-XML is passed over.
 pub(crate) const XML_BYTES_MAX: u64 = 64 << 20;
@@ -52,7 +53,7 @@ fn unparsed(error: &serde_json::Error) -> Refusal {
     } else if LONE_SURROGATES.iter().any(|start| text.starts_with(start)) {
         unsupported("has a string with half of a surrogate pair")
     } else {
-        format!("is not JSON: {text}").into()
+        format!("is not JSON: {}", Plain(error)).into()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::format::keys::{FRAME_NUMBERS, is_below};
 use crate::format::provenance::is_of_writer;
 use crate::fs::document;
 use crate::ome::multiscales::{self, Dataset, Multiscale, ome_of};
+use crate::words::quoted;
 
 /// What a document promises below a group.
 struct Promise {
@@ -109,11 +110,11 @@ impl<'a> GroupPromises<'a> {
             let node = below(self.name, path.trim_end_matches('/').trim_start_matches("./"));
             match known(&node) {
                 Some(false) if is_array => {
-                    all.push(broken(node, format!("its {whose} name an array {path:?}, which is a group")));
+                    all.push(broken(node, format!("its {whose} name an array {}, which is a group", quoted(path))));
                 }
                 Some(_) => {}
                 None if is_below(&path) && has_node(&self.path.join(&path)) => {}
-                None => all.push(broken(node, format!("its {whose} name {path:?}, which is not there"))),
+                None => all.push(broken(node, format!("its {whose} name {}, which is not there", quoted(path)))),
             }
         }
         // The group `OME` lists the images beside it.
@@ -123,7 +124,7 @@ impl<'a> GroupPromises<'a> {
             let node = below(around.unwrap_or_default(), name);
             let beside = self.path.parent().filter(|_| is_below(name)).map(|root| root.join(name));
             if known(&node).is_none() && !beside.is_some_and(|image| has_node(&image)) {
-                all.push(broken(node, format!("it lists an image {name:?} beside it, which is not there")));
+                all.push(broken(node, format!("it lists an image {} beside it, which is not there", quoted(name))));
             }
         }
         all

@@ -17,6 +17,7 @@ use crate::format::layout::{Files, Layout};
 use crate::format::{Metadata, fill_value, zarr2, zarr3};
 use crate::fs::document::render_line;
 use crate::fs::{document, look};
+use crate::words::quoted;
 
 /// A group whose consolidated metadata are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,14 +65,18 @@ fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
     let names = names.filter(|name| is_within(name) || (name.is_empty() && within == group));
     all.extend(names.filter_map(|name| {
         let what = different(&said, group, name).ok()??;
-        let node = if name.is_empty() { "the group itself".to_owned() } else { format!("{name:?}") };
+        let node = if name.is_empty() { "the group itself".to_owned() } else { quoted(name).to_string() };
         Some(format!("say that {node} has {what}"))
     }));
     let of_nodes = nodes.iter().filter_map(|node| Some((node, node.strip_prefix(group).ok()?.to_str()?)));
     for (node, name) in of_nodes.filter(|(_, name)| is_within(name)) {
         let is_one = said.documents(name).iter().any(|key| look::is_file(&group.join(key)));
         if is_one && has_all_above(name, |above| has_node(&group.join(above))) && !said.names(name) {
-            all.push(format!("don't name {name:?}, which is at {}, and readers by them don't see it", node.display()));
+            all.push(format!(
+                "don't name {}, which is at {}, and readers by them don't see it",
+                quoted(name),
+                node.display()
+            ));
         }
     }
     all.sort();
@@ -92,7 +97,7 @@ fn faults(group: &Path, said: &ConsolidatedMetadata) -> Vec<String> {
     if !said.is_zarr2 {
         let is_path = |key: &&String| key.split('/').all(is_below);
         let keys = metadata.keys().filter(|key| !key.is_empty() && !is_path(key));
-        all.extend(keys.map(|key| format!("name {key:?}, which is no path of a node")));
+        all.extend(keys.map(|key| format!("name {}, which is no path of a node", quoted(key))));
         return all;
     }
     if look::is_file(&group.join(zarr2::GROUP)) && !metadata.contains_key(zarr2::GROUP) {
@@ -108,13 +113,13 @@ fn fault_of_key(group: &Path, metadata: &Map<String, Value>, key: &str) -> Optio
     let is_there = |document: &str| look::is_file(&group.join(below(node, document)));
     match document {
         _ if !node.is_empty() && !node.split('/').all(is_below) => {
-            Some(format!("name {key:?}, which is no path of a document"))
+            Some(format!("name {}, which is no path of a document", quoted(key)))
         }
         zarr2::ATTRIBUTES if !is_there(zarr2::ARRAY) && !is_there(zarr2::GROUP) => {
-            Some(format!("name {key:?}, of a node that is not there"))
+            Some(format!("name {}, of a node that is not there", quoted(key)))
         }
         zarr2::GROUP if is_there(zarr2::ARRAY) && !metadata.contains_key(&below(node, zarr2::ARRAY)) => {
-            Some(format!("say that {node:?} is a group, and it is an array"))
+            Some(format!("say that {} is a group, and it is an array", quoted(node)))
         }
         _ => None,
     }
@@ -145,7 +150,7 @@ fn of_attributes(said: &Value, own: &Value) -> Option<String> {
     let none = Map::default();
     let (said, own) = (said.as_object().unwrap_or(&none), own.as_object().unwrap_or(&none));
     let key = said.keys().chain(own.keys()).find(|key| said.get(*key) != own.get(*key))?;
-    Some(format!("another attribute {key:?} than its own document says"))
+    Some(format!("another attribute {} than its own document says", quoted(key)))
 }
 
 /// What a document says of an array that its own does not.
@@ -196,7 +201,7 @@ fn names(layout: &Layout) -> Option<&Vec<String>> {
 
 /// The same in words.
 fn named(layout: &Layout) -> String {
-    let list = |names: &Vec<String>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let list = |names: &Vec<String>| names.iter().map(|name| quoted(name).to_string()).collect::<Vec<_>>().join(", ");
     names(layout)
         .map_or_else(|| "dimensions without names".to_owned(), |names| format!("dimensions named {}", list(names)))
 }

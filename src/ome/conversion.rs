@@ -13,6 +13,7 @@ use super::multiscales::{self, Dataset, Multiscale, SYSTEMS, TRANSFORMATIONS};
 use super::placement::{self, OF_PARTS};
 use crate::config::OmeVersion;
 use crate::json::render_line;
+use crate::words::quoted;
 
 /// The keys of a coordinate system that 0.6 speaks of.
 const OF_SYSTEM: [&str; 2] = ["name", "axes"];
@@ -49,7 +50,7 @@ fn convert_image(image: &mut Value, to: OmeVersion) -> Result<Vec<String>, Strin
     }
     let mut lost = lost(said, to);
     if !keys.is_empty() {
-        let keys: Vec<_> = keys.iter().map(|key| format!("{key:?}")).collect();
+        let keys: Vec<_> = keys.iter().map(|key| quoted(key).to_string()).collect();
         lost.push(format!("what its transformations say of {}", keys.join(", ")));
     }
     [SYSTEMS, TRANSFORMATIONS, "axes"].iter().for_each(|key| drop(image.shift_remove(*key)));
@@ -65,7 +66,8 @@ fn lost(image: Multiscale<'_>, to: OmeVersion) -> Vec<String> {
     let is_further = multiscales::list(image.0, SYSTEMS).len() > 1
         || multiscales::list(image.0, TRANSFORMATIONS).iter().any(|way| way.get("output").is_some());
     let keys = image.system().and_then(Value::as_object).into_iter().flat_map(Map::keys);
-    let more: Vec<_> = keys.filter(|key| !OF_SYSTEM.contains(&key.as_str())).map(|key| format!("{key:?}")).collect();
+    let more: Vec<_> =
+        keys.filter(|key| !OF_SYSTEM.contains(&key.as_str())).map(|key| quoted(key).to_string()).collect();
     let more = (!more.is_empty()).then(|| format!("what its coordinate system says of {}", more.join(", ")));
     is_further.then(|| "further coordinate systems".to_owned()).into_iter().chain(more).collect()
 }
@@ -83,7 +85,12 @@ fn axes(image: Multiscale<'_>) -> Result<Vec<Value>, String> {
                 "t" => "time",
                 "c" => "channel",
                 "z" | "y" | "x" => "space",
-                _ => return Err(format!("has an image with the axis {name:?}, of which nothing but that is said")),
+                _ => {
+                    return Err(format!(
+                        "has an image with the axis {}, of which nothing but that is said",
+                        quoted(name)
+                    ));
+                }
             };
             Ok(json!({"name": name, "type": kind}))
         }
@@ -106,8 +113,9 @@ fn steps(
     let ways = image.ways(level).map_err(|way| beyond(path, &way, to))?;
     if ways.is_empty() {
         return Err(format!(
-            "does not say where the pixels of the level {path:?} are, which {to} wants for each; add \
-                            its {TRANSFORMATIONS}"
+            "does not say where the pixels of the level {} are, which {to} wants for each; add \
+                            its {TRANSFORMATIONS}",
+            quoted(path)
         ));
     }
     let steps = placement::in_order(ways.iter().copied());
@@ -144,7 +152,8 @@ fn beyond(path: &str, way: &str, to: OmeVersion) -> String {
         _ => "leave the version as it is, or choose 0.6 in the dialect zarr3",
     };
     format!(
-        "places the level {path:?} by {way}; in {to} it is said here by one scale and one translation along each axis: \
-         {help}"
+        "places the level {} by {way}; in {to} it is said here by one scale and one translation along each axis: \
+         {help}",
+        quoted(path)
     )
 }

@@ -13,7 +13,7 @@ use crate::config::{Config, Dim, Downsampling, ImageLabel, OmeVersion};
 use crate::downsample::Method;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::words::count;
+use crate::words::{count, quoted};
 
 /// The key of a label among what is known of it.
 const VALUE: &str = "label-value";
@@ -48,7 +48,7 @@ pub(crate) fn check(config: &Config, image: &Config, levels: [usize; 2]) -> Resu
     }
     for (own, of_image) in config.dims.iter().zip(&image.dims) {
         if let Some(reason) = difference(own, of_image) {
-            return refuse("dims", &format_args!("{:?}", own.name), reason);
+            return refuse("dims", &quoted(&own.name), reason);
         }
     }
     if let Some(Downsampling { method: method @ (Method::Mean | Method::Median), .. }) = config.pyramid {
@@ -67,7 +67,7 @@ pub(crate) fn check(config: &Config, image: &Config, levels: [usize; 2]) -> Resu
 fn difference(own: &Dim, image: &Dim) -> Option<String> {
     let Dim { name, size, .. } = image;
     if own.name != *name || own.kind != image.kind {
-        return Some(format!("stands where the image has {name:?}"));
+        return Some(format!("stands where the image has {}", quoted(name)));
     }
     if own.size == Some(1) && *size != Some(1) {
         // What is the same for all of them has its place by itself.
@@ -77,7 +77,8 @@ fn difference(own: &Dim, image: &Dim) -> Option<String> {
     if own.size != *size {
         return Some(format!("has {}, and the image {}; or it is 1 long", size_of(own.size), size_of(*size)));
     }
-    let place = |dim: &Dim| format!("{} × {:?} from {}", dim.scale, dim.unit.as_deref().unwrap_or(""), dim.translation);
+    let place =
+        |dim: &Dim| format!("{} × {} from {}", dim.scale, quoted(dim.unit.as_deref().unwrap_or("")), dim.translation);
     let (own, image) = (place(own), place(image));
     (own != image).then(|| format!("is placed {own}, and the image's {image}: viewers would show them apart"))
 }

@@ -3,6 +3,7 @@
 use super::grid::PixelGrid;
 use super::units::{self, Length};
 use crate::config::{Depth, Downsampling};
+use crate::words::quoted;
 
 /// Without a number of levels, y and x have this many pixels at most in the last one.
 const SMALL: u64 = 256;
@@ -48,7 +49,7 @@ pub(crate) fn distances(lengths: &[Length; 3], downsampling: &Downsampling) -> R
 fn units_of(lengths: &[Length; 3]) -> String {
     let [z, y, x] = lengths.each_ref().map(|length| length.unit.as_deref());
     let said = |axes: &str, unit: Option<&str>, [has, is]: [&str; 2]| match unit {
-        Some(unit) => format!("{axes} {is} in {unit:?}"),
+        Some(unit) => format!("{axes} {is} in {}", quoted(unit)),
         None => format!("{axes} {has} no unit"),
     };
     let of_one = |axis, unit| said(axis, unit, ["has", "is"]);

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::config::{Channel, Config, Dim, DimKind, OmeVersion};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::words::count;
+use crate::words::{count, quoted};
 pub(crate) use axes::incompatibility;
 use grid::PixelGrid;
 use multiscales::AxisEntry;
@@ -55,9 +55,11 @@ fn channels_match_dimension(config: &Config) -> Result<()> {
         None if got == 1 => return Ok(()),
         None => "without a dimension of kind channel there is at most one".to_owned(),
         Some(Dim { size: Some(size), .. }) if *size == got as u64 => return Ok(()),
-        Some(Dim { size: Some(size), name, .. }) => format!("dimension {name:?} is {size} long; give as many, or none"),
+        Some(Dim { size: Some(size), name, .. }) => {
+            format!("dimension {} is {size} long; give as many, or none", quoted(name))
+        }
         Some(Dim { size: None, name, .. }) => {
-            format!("dimension {name:?} has no size yet; give it one, or give no channels")
+            format!("dimension {} has no size yet; give it one, or give no channels", quoted(name))
         }
     };
     Err(Error::config("channels", count(got, "channel"), reason))
@@ -66,15 +68,15 @@ fn channels_match_dimension(config: &Config) -> Result<()> {
 fn validate_channel(channel: &Channel) -> Result<()> {
     if rgb(&channel.color).is_none() {
         let reason = format!(
-            "the colour of {:?} must be six hexadecimal digits and nothing else, two each for red, green and blue, as \
+            "the colour of {} must be six hexadecimal digits and nothing else, two each for red, green and blue, as \
              in FF8000",
-            channel.label
+            quoted(&channel.label)
         );
         return Err(Error::config("channels.color", &channel.color, reason));
     }
     match channel.window {
         Some((start, end)) if !(start.is_finite() && end.is_finite() && start < end) => {
-            let reason = format!("the window of {:?} is two finite numbers, the smaller first", channel.label);
+            let reason = format!("the window of {} is two finite numbers, the smaller first", quoted(&channel.label));
             Err(Error::config("channels.window", format_args!("{start} to {end}"), reason))
         }
         _ => Ok(()),

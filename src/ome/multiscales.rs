@@ -11,6 +11,7 @@ use super::grid::PixelGrid;
 use super::placement;
 use crate::config::{Dim, DimKind, Downsampling, OmeVersion};
 use crate::downsample::Method;
+use crate::words::quoted;
 
 /// What the coordinate system is called in which 0.6 places images.
 pub(super) const PHYSICAL: &str = "physical";
@@ -102,7 +103,7 @@ impl<'a> Multiscale<'a> {
     /// How they are placed, for a sentence about the level, where that is no scale and translation of each axis.
     pub(crate) fn place(self, level: Dataset<'_>) -> Result<PixelGrid, String> {
         let place = || placement::compose(&placement::in_order(self.ways(level)?), self.axes().len());
-        place().map_err(|way| format!("level {:?} is placed by {way}", level.path().unwrap_or_default()))
+        place().map_err(|way| format!("level {} is placed by {way}", quoted(level.path().unwrap_or_default())))
     }
 
     /// The same in two: by what is said of the level, and by what is said of all levels and comes after that.
@@ -145,7 +146,7 @@ impl<'a> Multiscale<'a> {
             let wanted = system_name(&output);
             let input = ways.first().and_then(|way| way["input"]["path"].as_str());
             if let Some(other) = input.filter(|path| Some(*path) != level.path()) {
-                return Err(format!("a transformation that begins at the array {other:?}"));
+                return Err(format!("a transformation that begins at the array {}", quoted(other)));
             }
             for pair in ways.windows(2) {
                 let (here, next) = (system_name(&pair[0]["output"]), system_name(&pair[1]["input"]));

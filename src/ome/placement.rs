@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::grid::PixelGrid;
 use crate::json::{long_integer, render_line};
+use crate::words::quoted;
 
 /// Keys of transformations that hold others, and of the parts of a `byDimension`.
 pub(super) const OF_PARTS: [&str; 8] =
@@ -68,7 +69,7 @@ fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
     };
     let said = &step[kind];
     if let (Value::Null, Some(path)) = (said, step["path"].as_str()) {
-        return Err(format!("the {kind} that stands in the array {path:?}"));
+        return Err(format!("the {kind} that stands in the array {}", quoted(path)));
     }
     let unlike = |expected: String| format!("the {kind} {}; expected {expected}", render_line(said));
     let numbers = || {
@@ -77,7 +78,7 @@ fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
     };
     let ones = vec![1.0; dims];
     let of_part = |key: &str| {
-        let part = step.get(key).ok_or_else(|| format!("a {kind} without {key:?}"))?;
+        let part = step.get(key).ok_or_else(|| format!("a {kind} without {}", quoted(key)))?;
         compose(&in_order([part]), dims)
     };
     match kind {
@@ -93,7 +94,7 @@ fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
         "byDimension" => of_parts_of_axes(step, dims),
         "bijection" => of_part("forward"),
         "inverseOf" => of_part("transformation")?.inverse().ok_or_else(|| "the inverse of a scale of 0".to_owned()),
-        _ => Err(format!("a transformation of the type {kind:?}")),
+        _ => Err(format!("a transformation of the type {}", quoted(kind))),
     }
 }
 

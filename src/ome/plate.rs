@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::versions::of_part;
 use crate::config::{OmeVersion, Plate, PlateAcquisition};
 use crate::error::{Error, Result};
+use crate::words::quoted;
 
 /// An image of a well.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,16 +38,16 @@ pub(crate) fn check(plate: &Plate) -> Result<()> {
         for name in names {
             if !is_plain(name) {
                 let reason = "rows and columns are named with letters and digits: they are folders";
-                return Err(Error::config(what, format_args!("{name:?}"), reason));
+                return Err(Error::config(what, quoted(name), reason));
             }
             // Some file systems don't tell "a" from "A".
             if !seen.insert(name.to_ascii_lowercase()) {
-                return Err(Error::config(what, format_args!("{name:?}"), "is there twice"));
+                return Err(Error::config(what, quoted(name), "is there twice"));
             }
         }
     }
     if let Some(name) = plate.rows.iter().find(|name| name.eq_ignore_ascii_case("ome")) {
-        return Err(Error::config("plate.rows", format_args!("{name:?}"), "the folder OME holds metadata"));
+        return Err(Error::config("plate.rows", quoted(name), "the folder OME holds metadata"));
     }
     let mut ids = BTreeSet::new();
     match plate.acquisitions.iter().find(|acquisition| !ids.insert(acquisition.id)) {
@@ -61,7 +62,7 @@ fn is_plain(name: &str) -> bool {
 
 /// The field that an image's name means: `B/3/0` is in row B and column 3.
 pub(crate) fn field(plate: &Plate, name: &str, acquisition: Option<u64>) -> Result<Field> {
-    let refuse = |reason: String| Err(Error::config("name", format_args!("{name:?}"), reason));
+    let refuse = |reason: String| Err(Error::config("name", quoted(name), reason));
     let [row, column, field] = name.split('/').collect::<Vec<_>>()[..] else {
         return refuse("an image of a plate is named ROW/COLUMN/FIELD, as B/3/0".to_owned());
     };

@@ -8,6 +8,7 @@ use super::units::{length_symbol, time_symbol};
 use super::{CHANNEL_ELEMENTS_MAX, rgb};
 use crate::config::{Config, Dim, DimKind};
 use crate::dtype::Dtype;
+use crate::words::quoted;
 
 /// Where it stands in a dataset.
 pub(crate) const PATH: &str = "OME/METADATA.ome.xml";
@@ -153,8 +154,9 @@ pub(crate) fn unknown_units(dims: &[Dim]) -> Vec<String> {
         let name = &dim.name;
         (!is_known).then(|| {
             format!(
-                "dimension {name}: {unit:?} is no unit that OME-Zarr lists, and viewers may pass over it; units are \
-                 spelled as in UDUNITS-2, such as {such_as}"
+                "dimension {name}: {} is no unit that OME-Zarr lists, and viewers may pass over it; units are \
+                 spelled as in UDUNITS-2, such as {such_as}",
+                quoted(unit)
             )
         })
     };

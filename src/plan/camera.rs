@@ -42,10 +42,10 @@ impl CameraFrame {
             let dtype = config.dtype;
             return Err(match unused_low_bits {
                 0 => {
-                    let reason = format!("pixels of this format become u16, but dtype is {dtype}");
+                    let reason = format!("pixels of this format become uint16, but dtype is {dtype}");
                     Error::config("pixel_format", format, reason)
                 }
-                bits => Error::config("unused_low_bits", bits, format!("u16 may have some, but dtype is {dtype}")),
+                bits => Error::config("unused_low_bits", bits, format!("uint16 may have some, but dtype is {dtype}")),
             });
         }
         let orientation = config.orientation;

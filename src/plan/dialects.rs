@@ -8,6 +8,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
 use crate::format::{precomputed, rules};
+use crate::words::quoted;
 
 /// Refuses what the dialect of `config` can't hold.
 pub(super) fn check(config: &Config) -> Result<()> {
@@ -72,7 +73,7 @@ fn check_volume(volume: &Volume) -> Result<()> {
             || !key.chars().all(plain))
     {
         let reason = "letters, digits, _, - and . are possible, not starting with a dot, and neither info nor records";
-        return Err(Error::config("volume.key", format_args!("{key:?}"), reason));
+        return Err(Error::config("volume.key", quoted(key), reason));
     }
     if let Some(resolution) = volume.resolution.filter(|r| !r.iter().all(|n| n.is_finite() && *n > 0.0)) {
         let reason = "three positive numbers of nanometers are possible";

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::provenance::FRAMES_MAX;
 use crate::format::rules;
 use crate::geometry::{MAX_OUTER, nearest_multiples};
+use crate::words::quoted;
 
 // What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
 const AUTO_CHUNK_BYTES: u64 = 512 << 10;
@@ -70,7 +71,7 @@ pub(super) fn check_names(config: &Config) -> Result<()> {
     match names.chain(units).chain(image).find(|(.., text)| text.contains(char::is_control)) {
         None => Ok(()),
         Some((field, what, text)) => {
-            Err(Error::config(field, format_args!("{text:?}"), format!("{what} has no control characters")))
+            Err(Error::config(field, quoted(text), format!("{what} has no control characters")))
         }
     }
 }

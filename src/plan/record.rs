@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::format::keys::NAME_BYTES_MAX;
 use crate::record::{FIXED_FIELDS, RECORD_FIELDS_MAX, ROI_FIELDS, RecordColumn};
+use crate::words::quoted;
 
 /// The fields of a frame's record, in the order in which they lie in it.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.starts_with("__") || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
         let reason = "1 to 200 letters, digits, _ and - are possible, not starting with __, which Zarr reserves";
-        return Err(Error::config("record_fields.name", format_args!("{name:?}"), reason));
+        return Err(Error::config("record_fields.name", quoted(name), reason));
     }
     if earlier.iter().any(|field| field.name == name) {
         let reason = "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken, \

@@ -35,6 +35,7 @@ use crate::error::{Result, caught, logged};
 use crate::format::index::Encoded;
 use crate::format::index::table::TableLayout;
 use crate::fs::system::is_no_room;
+use crate::words::of_system;
 
 /// The room of this many latest indexes is not given back: a reader that looked for the file's end may be slow to read
 /// what stood there.
@@ -251,6 +252,7 @@ impl Shard {
         match self.blob.grow(at, &block) {
             Ok(()) => Ok(true),
             Err(error) if is_no_room(&error) || error.kind() == io::ErrorKind::FileTooLarge => {
+                let error = of_system(error);
                 logged(|| tracing::warn!(shard = self.key, %error, "no room for a newer index; the old one stays"));
                 Ok(false)
             }

@@ -9,6 +9,7 @@ use super::slot::Entry;
 use crate::aligned_memory::PAGE;
 use crate::error::{Result, caught, logged};
 use crate::format::slot_header::HEADER_BYTES;
+use crate::words::of_system;
 
 /// What a closed shard holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,6 +43,7 @@ impl Shard {
         let data_end = self.data_end(&committed);
         self.end_with_index(&committed, data_end)?;
         if let Err(error) = self.give_back_slack(&committed, data_end) {
+            let error = of_system(error);
             logged(|| tracing::debug!(shard = self.key, %error, "unused space can't be given back"));
         }
         self.sync().map_err(self.failed("sync finished shard"))?;

@@ -274,12 +274,12 @@ fn formats_that_do_not_fit_are_refused() {
     };
     for dtype in [Dtype::U8, Dtype::I16, Dtype::U32, Dtype::F32] {
         let config = Config { dtype, pixel_format: PixelFormat::Mono12p, ..config() };
-        refused(config, "pixel_format", "u16");
+        refused(config, "pixel_format", "uint16");
     }
     refused(Config { unused_low_bits: 16, ..config() }, "unused_low_bits", "at most 15");
     let packed = Config { unused_low_bits: 4, pixel_format: PixelFormat::Mono10p, ..config() };
     refused(packed, "unused_low_bits", "have no unused bits");
-    refused(Config { unused_low_bits: 4, dtype: Dtype::I16, ..config() }, "unused_low_bits", "u16");
+    refused(Config { unused_low_bits: 4, dtype: Dtype::I16, ..config() }, "unused_low_bits", "uint16");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn records_go_by_name_and_what_nobody_measured_is_no_number() {
 fn elements_are_of_the_arrays_type_or_refused() {
     let acquisition = Acquisition::create_in(Arc::new(Memory::new()), config(3, 5)).unwrap();
     let mut frame = acquisition.acquire().unwrap();
-    assert!(frame.elements::<i16>().unwrap_err().to_string().contains("i16"));
+    assert!(frame.elements::<i16>().unwrap_err().to_string().contains("int16"));
     let elements = frame.elements::<u16>().unwrap();
     assert_eq!(elements.len(), 15);
     elements.copy_from_slice(&[0x0201; 15]);

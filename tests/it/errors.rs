@@ -157,11 +157,11 @@ fn acquisition_orders_that_can_not_be() {
 #[test]
 fn values_that_can_not_be() {
     let fill = |dtype, fill_value: f64| Config { dtype, fill_value: fill_value.into(), ..tiny(None, 8) };
-    refused_config("fill", fill(Dtype::U8, 256.0), "fill_value", "256", &["u8", "0 to 255"]);
-    refused_config("fill", fill(Dtype::U16, -1.0), "fill_value", "-1", &["u16", "0 to 65535"]);
-    refused_config("fill", fill(Dtype::I32, 0.5), "fill_value", "0.5", &["i32", "whole"]);
-    refused_config("fill", fill(Dtype::U64, f64::NAN), "fill_value", "NaN", &["u64"]);
-    refused_config("fill", fill(Dtype::F32, 1e300), "fill_value", "1e300", &["f32", "3.4028235e38"]);
+    refused_config("fill", fill(Dtype::U8, 256.0), "fill_value", "256", &["uint8", "0 to 255"]);
+    refused_config("fill", fill(Dtype::U16, -1.0), "fill_value", "-1", &["uint16", "0 to 65535"]);
+    refused_config("fill", fill(Dtype::I32, 0.5), "fill_value", "0.5", &["int32", "whole"]);
+    refused_config("fill", fill(Dtype::U64, f64::NAN), "fill_value", "NaN", &["uint64"]);
+    refused_config("fill", fill(Dtype::F32, 1e300), "fill_value", "1e300", &["float32", "3.4028235e38"]);
 
     let codec = |compressor| Config { codec: Codec::from(compressor), ..tiny(None, 8) };
     refused_config("zstd", codec(Compressor::Zstd { level: 23 }), "codec.compressor.level", "23", &["22"]);
@@ -418,7 +418,7 @@ fn images_of_a_dataset_need_names_of_their_own() {
     for name in ["", ".", "..", ".hidden", "a/b", "/etc", "OME", "__x", "ome", "a\0b", "ä"] {
         let error = dataset.acquisition(name, tiny(None, 8)).unwrap_err();
         let Error::Config { field: "name", value, .. } = &error else { panic!("{error:?}") };
-        assert_eq!(*value, format!("{name:?}"));
+        assert_eq!(*value, shardwright::words::quoted(name).to_string());
         // The image under way grows meanwhile; beside it, nothing does.
         let mut beside: Vec<_> =
             std::fs::read_dir(folder.path().join("run.zarr")).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -31,11 +31,15 @@ const INTRODUCTION: &str = "\
    Generated from src/ffi by tools/header; do not edit.
 
    Every function that can fail returns SW_OK or an error code; sw_last_error has the text. Results are written through
-   pointers, and only on success, but for the room that SW_ERROR_SIZE says was missing. Handles may be used from any
-   thread, and from several at once, if nothing else is said. A wrong argument (null, misaligned, a freed handle, a
-   frame that was committed before, a handle of the parent process after a fork) is found out and returned as an error.
-   What the library can't see is whether a pointer that is neither null nor misaligned points to as much memory as its
-   description says.
+   pointers, and only on success, but for the room that SW_ERROR_SIZE says was missing. Any thread may make any call,
+   several at once with the same handle, if nothing else is said. A pointer must not be null where nothing else is said,
+   but for the `context` of a callback, which may be anything.
+
+   A wrong argument is found out and returned as an error, which \"Errors:\" below does not repeat: SW_ERROR_NULL,
+   SW_ERROR_MISALIGNED and SW_ERROR_HANDLE for pointers and handles, SW_ERROR_FORKED for a handle of the parent process
+   after a fork, SW_ERROR_SIZE and SW_ERROR_VERSION for structs with a `size`, SW_ERROR_ARGUMENT for a number out of
+   its range and for text that is not UTF-8. Any call may return SW_ERROR_PANIC. What the library can't see is whether a
+   pointer that is neither null nor misaligned points to as much memory as its description says.
 
    For C99 or later, and C++11 or later. All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a
    pointer that it was given, but for callbacks, their contexts, the functions of a storage and the buffers of
@@ -119,6 +123,26 @@ fn names_have_a_prefix() {
     for name in names {
         assert!(name.starts_with("sw_") || name.starts_with("SW_") || name == "extern", "{name}");
     }
+}
+
+/// Of each call that returns a status, the lines above it say which there are.
+#[test]
+fn every_call_says_its_errors() {
+    let text = generated();
+    let mut comment = Vec::new();
+    let mut calls = 0;
+    for line in text.lines() {
+        if line.starts_with("//") {
+            comment.push(line);
+            continue;
+        }
+        if line.starts_with("sw_status ") {
+            calls += 1;
+            assert!(comment.iter().any(|line| line.starts_with("// Errors: ")), "{line}");
+        }
+        comment.clear();
+    }
+    assert!(calls > 40, "{calls}");
 }
 
 /// The list of calls at its top has each of them, once, and no other.

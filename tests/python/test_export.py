@@ -102,7 +102,7 @@ def test_the_format_may_be_said(export, record, tmp_path, movie):
 
 def test_what_can_not_be_is_refused(export, record, tmp_path):
     dataset = record(pixels(np.uint64, (3, 20, 30)))
-    assert "no pixels of type u64" in export(dataset, tmp_path / "a.ome.tif", code=2)
+    assert "no pixels of type uint64" in export(dataset, tmp_path / "a.ome.tif", code=2)
     message = export(dataset, tmp_path / "a.tif", "--region", "0:4,:,:", code=2)
     assert "t=0:4" in message and "0:3" in message
     (tmp_path / "a.npy").write_text("mine")

@@ -148,4 +148,4 @@ def test_arrays_of_others_are_no_records(tool, replay, tmp_path):
     _, dataset = replay("synthetic", "--camera", "64x64xu16", "--frames", "3")
     zarr.open_group(dataset, mode="a").create_array("times", data=np.arange(3.0), chunks=(3,))
     lines = [line.split()[:2] for line in tool("info", dataset).splitlines() if line.strip()]
-    assert lines.index(["array", "type"]) < lines.index(["times", "f64"]) < lines.index(["records", "type"])
+    assert lines.index(["array", "type"]) < lines.index(["times", "float64"]) < lines.index(["records", "type"])

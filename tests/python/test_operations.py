@@ -447,7 +447,7 @@ def test_recordings_that_are_not_read_are_told_alike(told, calls, tmp_path):
 def test_an_export_is_told_as_json(told, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), dimension_names=["t", "y", "x"])
     said = told("export", tmp_path / "a.zarr", tmp_path / "a.npy", "--region", "1:3,:,5:9")
-    assert said["path"] == str(tmp_path / "a.npy") and said["format"] == "npy" and said["dtype"] == "u16"
+    assert said["path"] == str(tmp_path / "a.npy") and said["format"] == "npy" and said["dtype"] == "uint16"
     assert (said["start"], said["shape"], said["axes"]) == ([1, 0, 5], [2, 50, 4], ["t", "y", "x"])
     assert said["bytes_pixels"] == 800 and said["notes"] == []
     assert_same(np.load(tmp_path / "a.npy"), pixels()[1:3, :, 5:9])

@@ -379,7 +379,7 @@ def test_folders_of_tiff(replay, refused, tmp_path):
     assert_replayed(out, data, "tyx")
     tifffile.imwrite(tmp_path / "frame5.tif", data[5, :10], **GRAY)
     said = refused(tmp_path)
-    assert "frame5.tif is 30 x 10 u16" in said and "frame0.tif is 30 x 20 u16" in said
+    assert "frame5.tif is 30 x 10 uint16" in said and "frame0.tif is 30 x 20 uint16" in said
     assert "no image" not in refused(tmp_path, "--shape", "3,4", code=2)
 
 

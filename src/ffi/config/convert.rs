@@ -12,19 +12,20 @@ use crate::config::{
 };
 use crate::downsample::Method;
 use crate::dtype::Dtype;
-use crate::ffi::names::{Field, Plain, Spelling};
+use crate::ffi::names::{Field, Spelling};
 use crate::ffi::pointer::{list_up_to, optional_text, required, slice_up_to, text};
 use crate::ffi::report::SW_DIMS_MAX;
 use crate::ffi::status::SW_ERROR_ARGUMENT;
 use crate::format::rules;
 use crate::pixels::{Flip, Orientation};
 use crate::record::RECORD_FIELDS_MAX;
+use crate::words::Plain;
 
 /// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
 ///
 /// The size tells the library which fields the program was compiled with, so that both can grow at different times.
 ///
-/// Errors: SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE. Any thread.
+/// Errors: only those of wrong arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> sw_status {
     boundary(|| {
@@ -36,11 +37,12 @@ pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> 
 
 /// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 ///
-/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
-/// how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is set.
+/// `text` gets the document and an ending zero if its `capacity` bytes suffice, else nothing. `needed` (null: not
+/// wanted) gets how many bytes that are, also with SW_ERROR_SIZE. With `text` null and `capacity` 0, only `needed` is
+/// set.
 ///
 /// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at;
-/// for that, see sw_memory_needed. Any thread.
+/// for that, see sw_memory_needed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_config_json(
     config: *const sw_config,
@@ -487,7 +489,7 @@ mod tests {
     #[test]
     fn numbers_mean_what_the_header_says() {
         let dtypes = [SW_U8, SW_I8, SW_U16, SW_I16, SW_U32, SW_I32, SW_U64, SW_I64, SW_F32, SW_F64];
-        let names = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
+        let names = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64"];
         for (number, name) in dtypes.into_iter().zip(names) {
             assert_eq!(choice(Dtype::ALL, number, "dtype").unwrap().to_string(), name);
         }

@@ -444,8 +444,10 @@ pub struct sw_config {
     pub own_buffer_count: usize,
     /// Bytes of each, at least `buffer_bytes`, or a frame's. Default 0.
     pub own_buffer_bytes: usize,
-    /// Called once, with `own_buffers_context`, when the library is done with all of them: by sw_free, within it. Not
-    /// if sw_create fails. Default null: nothing.
+    /// Called once, with `own_buffers_context`, by sw_free before it returns SW_OK; not if sw_create or sw_free fails.
+    /// The buffers are the program's again then, also for sw_create. In it, calls with the handle that is being freed
+    /// return SW_ERROR_HANDLE; sw_set_log, and sw_close, sw_finish, sw_finish_all, sw_abort and sw_free of all others
+    /// return SW_ERROR_BUSY: make them when sw_free has returned, or on another thread. Default null: nothing.
     pub own_buffers_release: Option<unsafe extern "C" fn(context: *mut c_void)>,
     /// What that function gets. Default null.
     pub own_buffers_context: *mut c_void,

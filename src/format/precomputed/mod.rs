@@ -35,6 +35,7 @@ use super::provenance::{self, ATTRIBUTE};
 use crate::config::{Codec, Compressor, Dialect, VolumeHash};
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
+use crate::words::quoted;
 use dims::Dims;
 use ids::ShardSpec;
 pub(crate) use place::attributes;
@@ -119,7 +120,7 @@ pub(crate) fn keys(path: &Path, info: &Value) -> Result<Vec<String>> {
     let keys: Option<Vec<String>> = scales.iter().map(|scale| scale.get("key")?.as_str().map(str::to_owned)).collect();
     let keys = keys.filter(|keys| !keys.is_empty()).ok_or_else(wrong)?;
     match keys.iter().find(|key| !keys::is_below(key)) {
-        Some(key) => Err(Error::format(path, format!("names a scale {key:?} that is not below it"))),
+        Some(key) => Err(Error::format(path, format!("names a scale {} that is not below it", quoted(key)))),
         None => Ok(keys),
     }
 }
@@ -155,15 +156,15 @@ pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
 fn metadata(info: VolumeInfo, attributes: Value, key: &str) -> Result<Metadata, Refusal> {
     let own = info.shardwright.filter(provenance::is_own).unwrap_or_default();
     let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype.zarr_name() == info.data_type);
-    let unread = || Refusal::Unsupported(format!("data_type {:?} is not read here", info.data_type));
+    let unread = || Refusal::Unsupported(format!("data_type {} is not read here", quoted(&info.data_type)));
     let dtype = dtype.ok_or_else(unread)?;
     let scale = info.scales.into_iter().find(|scale| scale.key == key);
-    let scale = scale.ok_or_else(|| format!("has no scale {key:?}"))?;
+    let scale = scale.ok_or_else(|| format!("has no scale {}", quoted(key)))?;
     if scale.encoding != "raw" {
         return Refusal::unsupported(format!(
-            "encoding {:?} is not read here; raw is, alone or compressed with gzip, as which CloudVolume can write the \
+            "encoding {} is not read here; raw is, alone or compressed with gzip, as which CloudVolume can write the \
              volume again",
-            scale.encoding
+            quoted(&scale.encoding)
         ));
     }
     // Several chunk sizes are the same pixels cut in several ways, any of which will do.
@@ -229,7 +230,7 @@ impl LiteralSharding {
     fn shards(self, grid: [u64; 3], unbounded: bool) -> Result<Shards, Refusal> {
         let Self { kind, hash, preshift_bits, minishard_bits, shard_bits, minishard_index_encoding, .. } = self;
         if kind != SHARDED {
-            return Refusal::unsupported(format!("sharding {kind:?} is not read here; {SHARDED} is"));
+            return Refusal::unsupported(format!("sharding {} is not read here; {SHARDED} is", quoted(kind)));
         }
         let sum = u64::from(preshift_bits) + u64::from(minishard_bits) + u64::from(shard_bits);
         if minishard_bits > MINISHARD_BITS_MAX || sum > 64 {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::directory::{END, END_BYTES, END64, END64_BYTES, ENTRY, ENTRY_BYTES, LOCATOR, LOCATOR_BYTES};
 use super::local::{FIXED_BYTES, SIGNATURE};
 use super::{Content, IN_ZIP64, IN_ZIP64_LONG, ZIP64_ID, u16_at, u32_at, u64_at};
+use crate::words::quoted;
 
 /// Behind its end, an archive has no more than a comment.
 pub(crate) const TAIL_BYTES_MAX: u64 = (END_BYTES + u16::MAX as usize + LOCATOR_BYTES) as u64;
@@ -222,7 +223,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     let shown: String = name.chars().take(80).collect();
-    Err(format!("an entry is called {shown:?}, which is no path in a dataset"))
+    Err(format!("an entry is called {}, which is no path in a dataset", quoted(shown)))
 }
 
 /// Refuses entries that share bytes: a small archive would be as large as it likes. And files that are folders.

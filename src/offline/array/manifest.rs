@@ -30,6 +30,7 @@ use crate::geometry::{linear, position};
 use crate::offline::array::shard_file::ShardFile;
 use crate::replaceable::has_document;
 use crate::sync::Unpoisoned;
+use crate::words::{Plain, quoted};
 
 /// Whether manifests may name any file; see [`follow_manifests_anywhere`].
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
@@ -95,17 +96,22 @@ impl ChunkManifest {
         let origin = match value {
             Value::Object(_) => {
                 let read = (&mut table).deserialize(value);
-                read.map_err(|error| Error::format(folder.join(zarr3::DOCUMENT), format!("the manifest: {error}")))?;
+                read.map_err(|error| {
+                    Error::format(folder.join(zarr3::DOCUMENT), format!("the manifest: {}", Plain(error)))
+                })?;
                 "inlined".to_owned()
             }
             Value::String(path) => {
                 let file = manifest_file(folder, path)?;
                 let Some(bytes) = document::bytes(&file, MANIFEST_BYTES_MAX)? else {
-                    return Err(Error::format(folder, format!("names the manifest {path:?}, which is not there")));
+                    return Err(Error::format(
+                        folder,
+                        format!("names the manifest {}, which is not there", quoted(path)),
+                    ));
                 };
                 let mut json = serde_json::Deserializer::from_slice(&bytes);
                 let read = (&mut table).deserialize(&mut json).and_then(|()| json.end());
-                read.map_err(|error| Error::format(&file, error.to_string()))?;
+                read.map_err(|error| Error::format(&file, Plain(error).to_string()))?;
                 path.clone()
             }
             other => {
@@ -118,7 +124,7 @@ impl ChunkManifest {
         };
         let ManifestReader { paths, mut chunks, inlined, .. } = table;
         if let Some(key) = inlined {
-            let reason = format!("chunk {key:?} of its manifest: inlined pixels are not read here");
+            let reason = format!("chunk {} of its manifest: inlined pixels are not read here", quoted(key));
             return Err(Error::Unsupported { path: folder.join(zarr3::DOCUMENT), reason });
         }
         chunks.sort_by_key(|(chunk, _)| *chunk);
@@ -223,7 +229,7 @@ impl ChunkManifest {
 fn manifest_file(folder: &Path, path: &str) -> Result<PathBuf> {
     let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if path.is_empty() || !Path::new(path).components().all(inside) {
-        return Err(Error::format(folder, format!("names a manifest {path:?} that is not in its folder")));
+        return Err(Error::format(folder, format!("names a manifest {} that is not in its folder", quoted(path))));
     }
     Ok(folder.join(path))
 }
@@ -301,11 +307,11 @@ impl<'de> Visitor<'de> for &mut ManifestReader<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             let Some(chunk) = self.chunk(&key) else {
-                let reason = format!("{key:?} is no chunk of a grid of {:?}", self.grid);
+                let reason = format!("{} is no chunk of a grid of {:?}", quoted(key), self.grid);
                 return Err(A::Error::custom(reason));
             };
             let ChunkReference { path, offset, length } =
-                map.next_value().map_err(|error| A::Error::custom(format!("chunk {key:?}: {error}")))?;
+                map.next_value().map_err(|error| A::Error::custom(format!("chunk {}: {error}", quoted(&key))))?;
             let Some(path) = path else {
                 self.inlined.get_or_insert(key);
                 continue;

@@ -11,6 +11,7 @@ use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, links, look};
 use crate::offline::array::Array;
 use crate::ome::multiscales::first_path;
+use crate::words::quoted;
 
 /// Children that an error message names.
 const CHILDREN_MAX: usize = 20;
@@ -35,7 +36,10 @@ impl Array {
         let dataset = Self::first_dataset(path)?;
         let inner = path.join(&dataset);
         Self::open_exactly(&inner)?.ok_or_else(|| {
-            Error::not_found(path, format!("is an image whose first dataset {dataset:?} is a group, not an array"))
+            Error::not_found(
+                path,
+                format!("is an image whose first dataset {} is a group, not an array", quoted(dataset)),
+            )
         })
     }
 
@@ -95,7 +99,7 @@ impl Array {
         if crate::format::keys::is_below(dataset) {
             Ok(dataset.to_owned())
         } else {
-            Err(Error::format(path, format!("names a dataset {dataset:?} that is not below it")))
+            Err(Error::format(path, format!("names a dataset {} that is not below it", quoted(dataset))))
         }
     }
 }

@@ -45,6 +45,7 @@ use crate::offline::levels;
 use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
+use crate::words::quoted;
 use documents::{Urls, array_document, key};
 use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document};
 
@@ -226,7 +227,7 @@ fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
         && !(prefix.contains("://") || prefix.starts_with('/'))
     {
         let reason = "is neither a URL such as s3://bucket/run.ome.zarr nor an absolute path";
-        return Err(Error::config("url_prefix", format_args!("{prefix:?}"), reason));
+        return Err(Error::config("url_prefix", quoted(prefix), reason));
     }
     if !matches!(options.kerchunk_zarr_format, 2 | 3) {
         return Err(Error::config("kerchunk_zarr_format", options.kerchunk_zarr_format, "possible are 2 and 3"));
@@ -308,13 +309,13 @@ fn write_folder(
                 forms.group(&node.name, &document)?;
             }
             NodeKind::Array(array) => forms.array(node, array, &mut summary)?,
-            NodeKind::Unreadable(error) => summary.notes.push(format!("{:?} is left out: {error}", node.name)),
+            NodeKind::Unreadable(error) => summary.notes.push(format!("{} is left out: {error}", quoted(&node.name))),
         }
     }
-    summary.notes.extend(levels::notes(nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}")));
+    summary.notes.extend(levels::notes(nodes)?.into_iter().map(|(name, note)| format!("{}: {note}", quoted(name))));
     summary.notes.extend(not_fetched::notes(nodes));
     for Broken { node, what, .. } in promises::broken(nodes)? {
-        summary.notes.push(format!("{node:?} is left out: of the group around it, {what}"));
+        summary.notes.push(format!("{} is left out: of the group around it, {what}", quoted(node)));
     }
     if let Some(kerchunk) = forms.kerchunk {
         kerchunk.finish()?;
@@ -338,7 +339,7 @@ fn note(node: &Node, array: &Array, chunks: u64, notes: &mut Vec<String>) -> Res
     let lost = array.lost_of(chunks).map(|lost| format!("{lost}; they read as the fill value"));
     for said in array.notes_while(false)?.into_iter().chain(lost) {
         if !notes.iter().any(|known| known.ends_with(&said)) {
-            notes.push(if node.name.is_empty() { said } else { format!("{:?}: {said}", node.name) });
+            notes.push(if node.name.is_empty() { said } else { format!("{}: {said}", quoted(&node.name)) });
         }
     }
     Ok(())
@@ -379,7 +380,7 @@ impl Forms<'_> {
                     summary.notes.extend(kerchunk.note_of_fill(array).map(|note| format!("{of} {note}")));
                 }
                 Err(Error::Unsupported { reason, .. }) => {
-                    summary.notes.push(format!("{:?} is left out of {KERCHUNK}: {reason}", node.name));
+                    summary.notes.push(format!("{} is left out of {KERCHUNK}: {reason}", quoted(&node.name)));
                     if self.inlined_max.is_none() {
                         return Ok(());
                     }
@@ -405,7 +406,9 @@ impl Forms<'_> {
         summary.arrays_inlined += u64::from(manifest.map_or(Ok(false), |manifest| manifest.finish(&place, document))?);
         let zarr3 = self.kerchunk.as_ref().is_some_and(|kerchunk| kerchunk.zarr_format == 3);
         if array.codec().compressor == Compressor::Lz4 && zarr3 {
-            summary.notes.push(format!("{:?}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents", node.name));
+            summary
+                .notes
+                .push(format!("{}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents", quoted(&node.name)));
         }
         Ok(())
     }

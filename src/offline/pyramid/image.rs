@@ -20,7 +20,7 @@ use crate::ome::grid::PixelGrid;
 use crate::ome::levels;
 use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
 use crate::ome::units::Length;
-use crate::words::shell_word;
+use crate::words::{quoted, shell_word};
 
 /// Images that an error message names.
 const NAMES_MAX: usize = 20;
@@ -84,7 +84,7 @@ impl MultiscaleImage {
             }
             several => {
                 let names: Vec<_> =
-                    several.iter().take(NAMES_MAX).map(|(node, _)| format!("{:?}", node.name)).collect();
+                    several.iter().take(NAMES_MAX).map(|(node, _)| quoted(&node.name).to_string()).collect();
                 let more = if several.len() > NAMES_MAX { ", …" } else { "" };
                 let (count, names) = (several.len(), names.join(", "));
                 let reason = format!("holds {count} images; name the path of one: {names}{more}");
@@ -107,12 +107,12 @@ impl MultiscaleImage {
         };
         let others = images.flat_map(|image| image.levels().filter_map(Dataset::path)).map(str::to_owned).collect();
         if !is_below(&datasets[0]) {
-            return refused(format!("names a dataset {:?} that is not below it", datasets[0]));
+            return refused(format!("names a dataset {} that is not below it", quoted(&datasets[0])));
         }
         let finest = root.join(&datasets[0]);
         let finest = match Array::open_exactly(&finest)? {
             Some(array) if array.layout().rules().is_tree => array,
-            _ => return refused(format!("its first dataset {:?} is no array of Zarr v3", datasets[0])),
+            _ => return refused(format!("its first dataset {} is no array of Zarr v3", quoted(&datasets[0]))),
         };
         let dims = finest.shape().len();
         let axes: Vec<AxisEntry<'_>> = image.axes().collect();
@@ -128,8 +128,8 @@ impl MultiscaleImage {
         }
         if !image.is_placed(level) {
             return refused(format!(
-                "its level {:?} has no coordinateTransformations; expected a scale of {dims} numbers",
-                datasets[0]
+                "its level {} has no coordinateTransformations; expected a scale of {dims} numbers",
+                quoted(&datasets[0])
             ));
         }
         let unplaced = |reason: String| {

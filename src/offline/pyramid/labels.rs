@@ -10,7 +10,7 @@ use crate::format::zarr3;
 use crate::fs::document;
 use crate::offline::hierarchy::{below, groups_around};
 use crate::ome::multiscales;
-use crate::words::{count, shell_word};
+use crate::words::{count, quoted, shell_word};
 
 /// The group of an image's labels.
 const LABELS: &str = "labels";
@@ -36,8 +36,9 @@ pub(super) fn notes(image: &Path, levels: usize, options: &PyramidOptions) -> Ve
         let (path, has) = (shell_word(&path), count(there, "level"));
         (there > 0 && there != levels + 1).then(|| {
             format!(
-                "{name:?} has {has}, and its image gets {}: shardwright pyramid {path} --levels {levels}{depth}\
+                "{} has {has}, and its image gets {}: shardwright pyramid {path} --levels {levels}{depth}\
                  {overwrite} makes it as many",
+                quoted(name),
                 levels + 1
             )
         })

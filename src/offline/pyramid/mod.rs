@@ -40,6 +40,7 @@ use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{documents, lock, space};
 use crate::sync::Unpoisoned;
+use crate::words::quoted;
 use image::{MultiscaleImage, NewLevel, group};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 use publish::{Earlier, Publication};
@@ -167,9 +168,12 @@ impl Pyramid {
         }
         let mut notes: Vec<_> = self.note_of_method().into_iter().chain(self.note_of_removed()).collect();
         for (NewLevel { told, .. }, own) in self.levels.iter().zip(&self.own).filter(|(_, own)| !own.is_empty()) {
-            let keys: Vec<_> = own.keys().map(|key| format!("{key:?}")).collect();
+            let keys: Vec<_> = own.keys().map(|key| quoted(key).to_string()).collect();
             let (level, keys) = (&told.path, keys.join(", "));
-            notes.push(format!("{level:?} keeps its attributes ({keys}), also those that speak of its old pixels"));
+            notes.push(format!(
+                "{} keeps its attributes ({keys}), also those that speak of its old pixels",
+                quoted(level)
+            ));
         }
         notes.extend(labels::notes(&self.image.root, self.levels.len(), &self.options));
         notes
@@ -184,7 +188,7 @@ impl Pyramid {
     }
 
     fn note_of_kept(&self) -> Option<String> {
-        let kept: Vec<_> = self.image.datasets[1..].iter().map(|path| format!("{path:?}")).collect();
+        let kept: Vec<_> = self.image.datasets[1..].iter().map(|path| quoted(path).to_string()).collect();
         let (of, stay) = if kept.len() == 1 { ("level", "stays as it is") } else { ("levels", "stay as they are") };
         let help = "level 0 is small enough without more, and the option `levels` makes some all the same";
         (!kept.is_empty()).then(|| format!("the {of} {} {stay}: {help}", kept.join(", ")))
@@ -193,7 +197,7 @@ impl Pyramid {
     fn note_of_removed(&self) -> Option<String> {
         let stays = |path: &&String| self.levels.iter().any(|level| level.told.path == **path);
         let removed: Vec<_> =
-            self.replaced.iter().filter(|path| !stays(path)).map(|path| format!("{path:?}")).collect();
+            self.replaced.iter().filter(|path| !stays(path)).map(|path| quoted(path).to_string()).collect();
         let (of, are) = if removed.len() == 1 { ("level", "is") } else { ("levels", "are") };
         let names = removed.join(", ");
         (!removed.is_empty()).then(|| format!("the {of} {names} {are} removed: the image gets fewer than it has"))

@@ -16,7 +16,7 @@ use crate::offline::repack::consolidated::Consolidated;
 use crate::offline::repack::documents::put;
 use crate::offline::repack::groups::RepackedGroup;
 use crate::offline::repack::staging::{MARKER, Staging, below};
-use crate::words::count;
+use crate::words::{count, quoted};
 
 /// The folder of levels that were replaced.
 const OLD: &str = "old";
@@ -62,9 +62,10 @@ impl Publication<'_> {
         match lost {
             Some((at, key)) if !self.levels.is_empty() => {
                 let reason = format!(
-                    "level {} has attributes of its own ({key:?}), and would go, as the image gets {} beside level 0; \
+                    "level {} has attributes of its own ({}), and would go, as the image gets {} beside level 0; \
                      ask for more with the option `levels`, or take the attributes out",
                     at + 1,
+                    quoted(key),
                     count(self.levels.len(), "level")
                 );
                 Err(Error::conflict(self.root, reason))

@@ -16,6 +16,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::{below, groups_around};
 use crate::offline::repack::staging::is_behind_link;
 use crate::ome::multiscales;
+use crate::words::quoted;
 
 impl MultiscaleImage {
     /// Refuses a document whose datasets can't be told apart from level 0, which would go with them.
@@ -23,7 +24,7 @@ impl MultiscaleImage {
         for path in &self.datasets {
             let plain: PathBuf = Path::new(path).components().collect();
             if !is_below(path) || plain.as_os_str() != path.as_str() {
-                let reason = format!("names a dataset {path:?}; expected a path below it, such as \"0\"");
+                let reason = format!("names a dataset {}; expected a path below it, such as \"0\"", quoted(path));
                 return Err(Error::format(&self.root, reason));
             }
         }
@@ -34,7 +35,11 @@ impl MultiscaleImage {
     pub(super) fn check_apart(&self, path: &str) -> Result<()> {
         let finest = &self.datasets[0];
         if touch(&self.root, path, finest) {
-            let reason = format!("its level {path:?} is, holds, or lies in level 0 ({finest:?}), which is only read");
+            let reason = format!(
+                "its level {} is, holds, or lies in level 0 ({}), which is only read",
+                quoted(path),
+                quoted(finest)
+            );
             return Err(Error::format(&self.root, reason));
         }
         Ok(())

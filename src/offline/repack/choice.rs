@@ -18,6 +18,7 @@ use crate::offline::hierarchy::walk::Node;
 use crate::offline::levels;
 use crate::offline::promises::{self, Broken};
 use crate::offline::stale::{self, Stale};
+use crate::words::quoted;
 
 /// What documents promise and is not there. A result that holds only one of the arrays promises nothing of others.
 pub(super) fn absent(nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<Broken>> {
@@ -54,7 +55,7 @@ pub(super) fn jobs(
     selection: &Selection<'_>,
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<ArrayJobs> {
-    let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
+    let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{}: {note}", quoted(name)));
     let of_nodes: Vec<_> = of_levels.chain(stale::among(&nodes).into_iter().map(Stale::note)).collect();
     if selection.options.ome == Some(OmeVersion::V0_4) {
         groups::refuse_old(&nodes)?;

@@ -25,6 +25,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::offline::array::Array;
 use crate::plan::Plan;
+use crate::words::quoted;
 
 /// An array as the writer would have written it.
 #[derive(Debug)]
@@ -357,9 +358,9 @@ fn refuse_beyond_json(info: &Value, dialect: Dialect) -> Result<()> {
     let Some((place, token)) = document::beyond_json(info) else { return Ok(()) };
     let place = place.strip_prefix("/attributes").unwrap_or(&place);
     let reason = format!(
-        "the attribute {:?} is {token}, which JSON has no number for, and no reader opens a volume with it; make it a \
+        "the attribute {} is {token}, which JSON has no number for, and no reader opens a volume with it; make it a \
          text, or choose zarr3",
-        place.trim_start_matches('/')
+        quoted(place.trim_start_matches('/'))
     );
     Err(Error::config("dialect", dialect, reason))
 }

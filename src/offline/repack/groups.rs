@@ -15,6 +15,7 @@ use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::ome::multiscales::{self, Dataset, Multiscale};
 use crate::ome::versions;
+use crate::words::quoted;
 
 /// The attribute of OME-Zarr.
 pub(super) use crate::format::provenance::OME;
@@ -49,7 +50,7 @@ impl RepackedGroup {
         let before = ome.clone();
         let lost = versions::convert(ome, version).map_err(|reason| unsupported(root, group, reason))?;
         self.is_new |= *ome != before;
-        Ok(note_of_lost(&lost, &format!("the group {group:?}"), version))
+        Ok(note_of_lost(&lost, &format!("the group {}", quoted(group)), version))
     }
 
     /// Refuses OME-Zarr's metadata of which it is not known what they would be in another version.
@@ -74,8 +75,9 @@ pub(super) fn refuse_taken(groups: &[RepackedGroup], root: &Path) -> Result<()> 
 /// That what stands at a path has such an attribute.
 pub(super) fn taken(path: &Path, attribute: &str) -> Error {
     let reason = format!(
-        "has the attribute {attribute:?} beside OME-Zarr's metadata, which have another one of that name in zarr2: \
-         rename it there, or stay with zarr3 and OME-Zarr 0.5 or 0.6"
+        "has the attribute {} beside OME-Zarr's metadata, which have another one of that name in zarr2: \
+         rename it there, or stay with zarr3 and OME-Zarr 0.5 or 0.6",
+        quoted(attribute)
     );
     Error::unsupported(path, reason)
 }
@@ -144,7 +146,7 @@ pub(super) fn drop_empty_own(document: &mut Value) {
 
 /// The note of a group of which nothing is in the result.
 pub(super) fn without_attributes(group: &str) -> String {
-    format!("the attributes of the group {group:?} are left out: no array of it is in the result")
+    format!("the attributes of the group {} are left out: no array of it is in the result", quoted(group))
 }
 
 /// What OME-Zarr's axes are called of the image that an array belongs to; `group`: finds a group by its name.

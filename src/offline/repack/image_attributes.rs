@@ -17,6 +17,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::ome::{multiscales, versions};
+use crate::words::quoted;
 
 /// What is said of the image, what is said of its array alone, and what can't be among them.
 #[derive(Debug, Default)]
@@ -103,8 +104,10 @@ impl ImageAttributes {
                 Some(known) if *known != value => {
                     let kept = if wins { "this one is kept" } else { "that one is kept" };
                     let of = called(node);
-                    self.notes
-                        .push(format!("the attribute {key:?} of {of} and one nearer to the array differ; {kept}"));
+                    self.notes.push(format!(
+                        "the attribute {} of {of} and one nearer to the array differ; {kept}",
+                        quoted(&key)
+                    ));
                     if wins {
                         self.insert(key, value, node);
                     }
@@ -177,8 +180,8 @@ fn is_level(node: &Node) -> bool {
 fn called(node: &Node) -> String {
     match (node.name.as_str(), &node.kind) {
         ("", _) => "the root".to_owned(),
-        (name, NodeKind::Group(_)) => format!("the group {name:?}"),
-        (name, _) => format!("the array {name:?}"),
+        (name, NodeKind::Group(_)) => format!("the group {}", quoted(name)),
+        (name, _) => format!("the array {}", quoted(name)),
     }
 }
 

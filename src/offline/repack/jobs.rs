@@ -29,6 +29,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::promises::Broken;
+use crate::words::quoted;
 
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
@@ -274,7 +275,7 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
         [name] => return Ok(name.to_owned()),
         [] => "none of the arrays that are to be repacked has rows and columns".to_owned(),
         _ => {
-            let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();
+            let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| quoted(name).to_string()).collect();
             let (names, place) = (listed.join(", "), nodes[0].path.display());
             let reason =
                 format!("in {to}, a call repacks one array, and {names} are there; choose it with the option `only`");
@@ -369,7 +370,8 @@ fn designed(
         [] => {}
         lost if roots.copied => return Err(refusal::of_neighbours(lost, &name, options)),
         [lost, ..] => {
-            let reason = format!("a call writes one array of {to}, and {lost:?} would be lost; write to a new dataset");
+            let reason =
+                format!("a call writes one array of {to}, and {} would be lost; write to a new dataset", quoted(lost));
             return Err(Error::config("dialect", to, reason));
         }
     }

@@ -16,6 +16,7 @@ use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, format_at, has_node};
 use crate::offline::promises::Broken;
+use crate::words::quoted;
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
@@ -114,7 +115,7 @@ impl LeftOut {
     /// `to`: the format of the result.
     pub(super) fn notes(&self, to: &str) -> Vec<String> {
         let note = |name| format!("{} is not repacked, and left out: it can't stay what it is in {to}", called(name));
-        let absent = |name: &String| format!("{name:?} is not there, although documents promise it");
+        let absent = |name: &String| format!("{} is not there, although documents promise it", quoted(name));
         self.names().map(note).chain(self.absent.iter().map(absent)).collect()
     }
 }

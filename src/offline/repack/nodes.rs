@@ -11,6 +11,7 @@ use crate::format::{consolidated, rules};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::words::quoted;
 
 /// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
 pub(super) fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
@@ -83,7 +84,10 @@ pub(super) fn carried<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> im
 pub(super) fn notes_of_manifests(nodes: &[Node], is_rebuilt: impl Fn(&Node, &Array) -> bool) -> Vec<String> {
     let stay = all_arrays(nodes).filter(|(node, array)| array.manifest().is_some() && !is_rebuilt(node, array));
     let note = |(node, _): (&Node, &Array)| {
-        format!("{:?} stays a manifest: its chunks are not copied, and lie in the files that it names", node.name)
+        format!(
+            "{} stays a manifest: its chunks are not copied, and lie in the files that it names",
+            quoted(&node.name)
+        )
     };
     stay.map(note).collect()
 }

@@ -7,7 +7,7 @@ use crate::config::{Dialect, Volume};
 use crate::error::Error;
 use crate::format::rules;
 use crate::offline::array::Array;
-use crate::words::{count, shell_word};
+use crate::words::{count, quoted, shell_word};
 
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
@@ -140,7 +140,7 @@ pub(super) fn of_part(array: &Path) -> Error {
 }
 
 pub(super) fn called(name: &str) -> String {
-    if name.is_empty() { "the array at its root".to_owned() } else { format!("the array {name:?}") }
+    if name.is_empty() { "the array at its root".to_owned() } else { format!("the array {}", quoted(name)) }
 }
 
 /// Whether somebody asked for what is refused.

@@ -13,7 +13,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::words::{count, of_number, shell_word};
+use crate::words::{count, of_number, quoted, shell_word};
 
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
@@ -58,7 +58,8 @@ impl<'a> Selection<'a> {
             if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
                 let root = nodes.first().map_or(Path::new(""), |root| root.path.as_path());
                 let names = listed(nodes);
-                let reason = format!("has no array or group {unknown:?}, as the option `{field}` has it, but: {names}");
+                let reason =
+                    format!("has no array or group {}, as the option `{field}` has it, but: {names}", quoted(unknown));
                 return Err(Error::not_found(root, reason));
             }
         }
@@ -172,7 +173,7 @@ fn refused(unread: &[(&str, &Error)], is_alone: bool) -> Option<Error> {
 }
 
 fn named(name: &str) -> String {
-    if name.is_empty() { "the array at its root, which is \"/\"".to_owned() } else { format!("{name:?}") }
+    if name.is_empty() { "the array at its root, which is \"/\"".to_owned() } else { quoted(name).to_string() }
 }
 
 /// The names of arrays, and of groups where there are no arrays.

@@ -20,6 +20,7 @@ use crate::fs::document;
 use crate::fs::links;
 use crate::fs::{self as os, Lock, look};
 use crate::offline::array::Array;
+use crate::words::quoted;
 
 const JOURNAL: &str = "journal.json";
 
@@ -145,7 +146,9 @@ fn known(path: &Path) -> Result<Journal> {
             let arrays = journal.get("arrays").and_then(Value::as_object).cloned().ok_or_else(foreign)?;
             // Its names are folders that will be removed.
             match arrays.keys().find(|name| !name.is_empty() && !is_below(name)) {
-                Some(name) => Err(Error::format(path, format!("its journal names {name:?}, which is not below it"))),
+                Some(name) => {
+                    Err(Error::format(path, format!("its journal names {}, which is not below it", quoted(name))))
+                }
                 None => Ok(Journal { arrays, synced: journal.get("synced") == Some(&Value::Bool(true)) }),
             }
         }

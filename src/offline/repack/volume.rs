@@ -12,6 +12,7 @@ use crate::format::{precomputed, rules};
 use crate::offline::array::Array;
 use crate::ome::units;
 use crate::plan::{Plan, volume::resolution};
+use crate::words::quoted;
 
 /// Refuses distances of pixels that a volume has no resolution for. `spaces`: which dimensions it has one for.
 pub(super) fn refuse_distances(array: &Array, attributes: &Map<String, Value>, spaces: &[bool]) -> Result<()> {
@@ -47,7 +48,7 @@ pub(super) fn note_of_resolution(
     let untold = config.dims.iter().filter(|dim| dim.kind == DimKind::Space && !is_told(dim));
     let untold: Vec<String> = untold
         .map(|dim| match &dim.unit {
-            Some(unit) => format!("{} (in {unit:?})", dim.name),
+            Some(unit) => format!("{} (in {})", dim.name, quoted(unit)),
             None => format!("{} (no unit)", dim.name),
         })
         .collect();

@@ -17,6 +17,7 @@ use crate::format::{self, OF_DATASETS, rules};
 use crate::fs::{document, links};
 use crate::offline::hierarchy::central::is_dataset;
 use crate::sync::Unpoisoned;
+use crate::words::{Plain, quoted};
 
 impl Store {
     /// Gives a key a value.
@@ -255,8 +256,8 @@ impl Store {
     fn change_document(&self, view: &ArrayView, value: Option<&[u8]>) -> Result<()> {
         let Some(value) = value else { return self.remove(&view.document).and_then(|()| self.reload()) };
         let refused = |reason: String| Error::config("key", &view.document, reason);
-        let shown =
-            document::parse(value).map_err(|error| refused(format!("the new document is not JSON: {error}")))?;
+        let shown = document::parse(value)
+            .map_err(|error| refused(format!("the new document is not JSON: {}", Plain(error))))?;
         let stored = document::read(&self.root.join(&view.document))?;
         let Some(stored) = stored else { return self.put_document(&view.document, value) };
         let stored = with_shards(view.layout.dialect, &shown, &stored).map_err(refused)?;
@@ -313,7 +314,7 @@ fn refuse_misspelt(views: &ArrayViews, key: &str) -> Result<()> {
                 view.base,
                 view.layout.chunk_key(&vec![0; view.layout.shape.len()])
             );
-            Err(Error::config("key", format_args!("{key:?}"), reason))
+            Err(Error::config("key", quoted(key), reason))
         }
         None => Ok(()),
     }

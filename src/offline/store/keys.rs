@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
 use crate::format::node::OF_ZARR2_NODES;
+use crate::words::quoted;
 
 /// Whether a file is no part of a dataset: hidden, as what a writer works at, and no document of Zarr v2.
 pub(super) fn is_hidden(name: &str) -> bool {
@@ -15,7 +16,7 @@ pub(super) fn check(key: &str) -> Result<()> {
     if plain && !key.split('/').any(is_hidden) {
         return Ok(());
     }
-    Err(Error::config("key", format_args!("{key:?}"), "is no key: expected names with a slash between each two"))
+    Err(Error::config("key", quoted(key), "is no key: expected names with a slash between each two"))
 }
 
 /// Refuses a prefix that is not the start of a key up to and including a slash.
@@ -25,7 +26,7 @@ pub(super) fn check_prefix(prefix: &str) -> Result<&str> {
         check(folder)?;
     } else if !prefix.is_empty() {
         let reason = "is no prefix of keys: expected a slash at its end";
-        return Err(Error::config("key", format_args!("{prefix:?}"), reason));
+        return Err(Error::config("key", quoted(prefix), reason));
     }
     Ok(prefix)
 }

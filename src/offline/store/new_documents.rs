@@ -9,6 +9,7 @@ use crate::format::consolidated::OF_ZARR2;
 use crate::format::node::OF_ZARR2_NODES;
 use crate::format::{OF_DATASETS, is_of_dataset, zarr2, zarr3, zarr3_draft};
 use crate::fs::document;
+use crate::words::Plain;
 
 /// Refuses a value for a document of a group or an array that can't be read as one.
 ///
@@ -23,7 +24,7 @@ pub(super) fn check(root: &Path, key: &str, value: &[u8]) -> Result<()> {
     }
     let refuse = |reason: String| Error::config("key", key, reason);
     let new: Value =
-        document::parse(value).map_err(|error| refuse(format!("the new document is not JSON: {error}")))?;
+        document::parse(value).map_err(|error| refuse(format!("the new document is not JSON: {}", Plain(error))))?;
     let is_one = match name {
         zarr2::ATTRIBUTES | OF_ZARR2 => new.is_object(),
         _ => is_of_dataset(name, &new),

@@ -34,7 +34,7 @@ fn bytes_and_chunks_are_counted() {
     assert_eq!(array.dimension_names.as_deref(), Some(["y".to_owned(), String::new()].as_slice()));
     assert_eq!(array.codecs, ["bytes(endian=little)"]);
     let json = serde_json::to_value(&description).expect("JSON");
-    assert_eq!(json["arrays"][0]["dtype"], "u16");
+    assert_eq!(json["arrays"][0]["dtype"], "uint16");
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn impossible_documents_are_refused_with_the_reason() {
     let transpose = |order: Value| json!({"name": "transpose", "configuration": {"order": order}});
     let cases = [
         (changed("/zarr_format", json!(4)), "zarr_format is 4; expected 3"),
-        (changed("/node_type", json!("table")), "node_type"),
+        (changed("/node_type", json!("table")), "node_type is \"table\"; expected \"array\" or \"group\""),
+        (changed("/data_type", json!("a\u{1}b")), "data_type \"a\\u0001b\" is not read here"),
         (changed("/shape", json!([4])), "chunk_shape"),
         (changed("/shape", json!([-1, 4])), "expected a list of sizes"),
         (changed("/shape", json!([u64::MAX, 2])), "more than 2^64 elements"),
@@ -41,6 +42,7 @@ fn impossible_documents_are_refused_with_the_reason() {
         (changed("/chunk_grid/configuration/chunk_shape", json!([0, 2])), "numbers above 0"),
         (changed("/chunk_grid/configuration/chunk_shape", json!([u64::MAX, 2])), "over 4294967296 bytes"),
         (changed("/chunk_key_encoding", json!("fancy")), "chunk_key_encoding"),
+        (changed("/codecs", json!({"name": "bytes"})), "expected a list"),
         (changed("/codecs", json!([])), "has no codec `bytes`"),
         (changed("/codecs", json!(["bytes"])), "endian"),
         (changed("/codecs", json!([transpose(json!([1, 1])), little()])), "expected 2 dimensions, each once"),

@@ -9,6 +9,7 @@ use crate::error::logged;
 use crate::format::zip::crc32;
 use crate::fs::lease;
 use crate::fs::system::{self, FileExt, is_no_room};
+use crate::words::of_system;
 
 /// How much is read at once of an entry whose checksum has to be found out.
 const READ_BYTES: u64 = 1 << 20;
@@ -81,6 +82,7 @@ impl Archive {
             let unknown = |(key, entry): (&String, &Entry)| (!entry.is_known).then(|| (key.clone(), entry.clone()));
             let Some((key, entry)) = self.table().entries.iter().find_map(unknown) else { return };
             let crc32 = self.read_crc32(&entry).unwrap_or_else(|error| {
+                let error = of_system(error);
                 logged(|| tracing::error!(entry = key, %error, "can't be read back; its checksum is not known"));
                 0
             });

@@ -35,6 +35,7 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG(config.dim_count = 1, "sw_config.dims = [t]: 2 to 16 dimensions");
     CONFIG(some[1].name = "", "sw_dim.name = ");
     CONFIG(some[1].name = "a\nb", "sw_dim.name = \"a\\nb\": the name of a dimension has no control characters");
+    CONFIG(some[1].name = "a\001b\xe2\x80\x8b", "sw_dim.name = \"a\\u0001b\\u200b\": the name");
     CONFIG(some[1].size = 0, "sw_dim.size = 0, which is unbounded: only the first dimension");
     CONFIG((some[1].chunk = 5, some[1].shard = 7), "sw_dim.shard = 7");
     CONFIG(some[1].scale = -1, "sw_dim.scale = -1");
@@ -59,13 +60,14 @@ static void fields_have_the_names_of_the_header(void) {
     CONFIG((config.pyramid = SW_PYRAMID_MEAN, config.pyramid_keep = SW_KEEP_Y + SW_KEEP_X),
            "sw_config.pyramid_keep = 3: neither y nor x is halved");
     CONFIG((config.dtype = SW_I64, config.fill_value = 9223372036854775808.0),
-           "sw_config.fill_value = 9223372036854775808: i64 holds whole numbers from -9223372036854775808 to "
+           "sw_config.fill_value = 9223372036854775808: int64 holds whole numbers from -9223372036854775808 to "
            "9223372036854775807");
     CONFIG((config.fill_value = 3, config.fill_pixel = &fill), "sw_config.fill_value = 3: fill_pixel says another");
     CONFIG(config.unused_low_bits = 16, "sw_config.unused_low_bits = 16");
     CONFIG(config.pixel_format = SW_PIXELS_MONO12P, "sw_config.pixel_format = ");
     CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.checksum = 0), "sw_config.compressor = ");
-    CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.compressor = SW_COMPRESSOR_NONE), "sw_config.checksum = ");
+    CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.compressor = SW_COMPRESSOR_NONE),
+           "sw_config.checksum = 1: ");
     CONFIG((volume.hash = 1, config.volume = &volume), "sw_config.volume = ");
     CONFIG((config.dialect = SW_DIALECT_PRECOMPUTED, config.compressor = SW_COMPRESSOR_NONE, config.checksum = 0,
             volume.resolution[0] = -1, config.volume = &volume),

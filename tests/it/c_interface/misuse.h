@@ -15,7 +15,8 @@ static int provoked[64];
 static int is_foreign(const char *text) {
     static const char *const words[] = {"{", "}", "::", "None", "Some(", "Ok(", "Err(", "usize", "u64", "&str",
                                         "unwrap", "expected u", "expected i", "expected f", "d struct ", "d enum ",
-                                        "variant", "a sequence", "EOF"};
+                                        "variant", "a sequence", "EOF", "os error", " u8", " u16",
+                                        " i64", " f32"};
     for (size_t at = 0; at < sizeof words / sizeof *words; at++)
         if (strstr(text, words[at])) return 1;
     return 0;

@@ -99,5 +99,5 @@ fn every_option_can_be_said_as_a_struct_and_as_a_document() {
         size = 5
     ";
     let got: Value = serde_json::from_str(&program.run(&[toml])).unwrap();
-    assert_eq!((&got["dtype"], &got["workers"], &got["dims"][1]["size"]), (&json!("i32"), &json!(3), &json!(5)));
+    assert_eq!((&got["dtype"], &got["workers"], &got["dims"][1]["size"]), (&json!("int32"), &json!(3), &json!(5)));
 }

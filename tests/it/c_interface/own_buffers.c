@@ -13,10 +13,27 @@
 enum { BUFFERS = 8, FRAMES = 100, ROWS = 256, COLUMNS = 512, BYTES = ROWS * COLUMNS };
 
 static int released;
+static sw_acquisition *freed, *other, *again;
+static sw_config next;
+static char place[1024];
 
+static const char *beside(const char *path, const char *ending) {
+    snprintf(place, sizeof place, "%s.%s", path, ending);
+    return place;
+}
+
+/* The freed run is none any more, no other run ends here, and the buffers can be used at once. */
 static void release(void *context) {
     HOLDS(context == &released);
     released++;
+    sw_stats stats = {.size = sizeof stats};
+    HOLDS(sw_free(freed) == SW_ERROR_HANDLE && sw_get_stats(freed, &stats) == SW_ERROR_HANDLE);
+    HOLDS(sw_close(freed) == SW_ERROR_HANDLE && sw_abort(freed, 0) == SW_ERROR_HANDLE);
+    HOLDS(sw_close(other) == SW_ERROR_BUSY && sw_finish(other, 0, NULL) == SW_ERROR_BUSY);
+    HOLDS(sw_abort(other, 0) == SW_ERROR_BUSY && sw_free(other) == SW_ERROR_BUSY);
+    HOLDS(sw_finish_all(&other, 1, 0) == SW_ERROR_BUSY && sw_set_log(SW_LOG_NONE, NULL, NULL) == SW_ERROR_BUSY);
+    RIGHT(sw_get_stats(other, &stats));
+    RIGHT(sw_create(place, &next, &again));
 }
 
 static unsigned char *get_memory(size_t bytes) {
@@ -97,7 +114,19 @@ static void run(const char *path, sw_compressor compressor, sw_storage_kind stor
     sw_summary summary = {.size = sizeof summary};
     RIGHT(sw_finish(acquisition, SW_FOREVER, &summary));
     HOLDS(summary.frames_written == FRAMES && released == 0);
+    next = config, next.own_buffers_release = NULL;
+    sw_config own = config_with(NULL, 0, 0);
+    own.own_buffers_release = NULL, own.ring_bytes = 8 << 20;
+    RIGHT(sw_create(beside(path, "other"), &own, &other));
+    beside(path, "again");
+    freed = acquisition;
     RIGHT(sw_free(acquisition));
+    HOLDS(released == 1);
+    sw_acquisition *ends[] = {other, again};
+    for (size_t at = 0; at < 2; at++) {
+        RIGHT(sw_abort(ends[at], SW_FOREVER));
+        RIGHT(sw_free(ends[at]));
+    }
     HOLDS(released == 1);
     HOLDS(!munmap(memory, ((BUFFERS * stride >> 21) + 1) << 21));
 }

@@ -56,7 +56,7 @@ int main(int count, char **arguments) {
                               {.kind = SW_VALUE_UINT, .number = {.u = 65536}},
                               {.kind = SW_VALUE_FLOAT, .number = {.f = 0.5}}};
     for (size_t at = 0; at < 3; at++)
-        refused(acquisition, unfit + at, 1, " does not fit u16, which holds whole numbers from 0 to 65535");
+        refused(acquisition, unfit + at, 1, " does not fit uint16, which holds whole numbers from 0 to 65535");
     commit(acquisition, 0);
     sw_summary summary = {.size = sizeof summary};
     RIGHT(sw_finish(acquisition, SW_FOREVER, &summary));

@@ -266,7 +266,7 @@ fn what_a_dialect_can_t_hold_is_refused_with_what_it_can() {
     finished(&path, &f64s, &[0]);
     let codec = Some(plain(Compressor::None));
     let error = Repack::new(&path, Some(&out), &RepackOptions { codec, ..volume() }).unwrap_err().to_string();
-    assert!(error.contains("f64, which precomputed can't hold; zarr3,"), "{error}");
+    assert!(error.contains("float64, which precomputed can't hold; zarr3,"), "{error}");
     // Two images.
     let several = folder.path().join("several");
     fs::create_dir(&several).unwrap();

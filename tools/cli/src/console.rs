@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::Failure;
+use shardwright::words::of_system;
 
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
@@ -24,7 +25,7 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
 pub(crate) fn said(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::Run(format!("can't write to stdout: {error}")))
+            Err(Failure::Run(format!("can't write to stdout: {}", of_system(error))))
         }
         _ => Ok(()),
     }

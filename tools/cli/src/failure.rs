@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use shardwright::words::of_system;
 use shardwright::{Error, ErrorKind};
 
 /// What went wrong, by the name that `--json` gives.
@@ -161,7 +162,7 @@ impl Failure {
 
     /// The system refused to do something.
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
-        let message = format!("can't {action} {}: {error}", path.display());
+        let message = format!("can't {action} {}: {}", path.display(), of_system(error));
         Self::Known { fault: Fault::of_io(error), message, path: Some(path.to_path_buf()) }
     }
 
@@ -206,10 +207,11 @@ impl From<Error> for Failure {
         let message = match &error {
             // A switch has no value.
             Error::Config { field: "sharding", reason, .. } => format!("--unsharded: {reason}"),
+            Error::Config { field: "volume.gzip_indexes", reason, .. } => format!("--gzip-indexes: {reason}"),
             // What is kept, not what is halved.
             Error::Config { field: "pyramid.y", reason, .. } => format!("--keep y,x: {reason}"),
             Error::Config { field, value, reason } => match option_of(field) {
-                Some(option) => format!("{option} {value}: {reason}"),
+                Some(option) => format!("{option} {}: {reason}", as_option(value)),
                 None => format!("{field} = {value}: {reason}"),
             },
             Error::Exists { path, .. } => {
@@ -301,6 +303,12 @@ const OPTIONS: [(&str, &str); 51] = [
     ("volume.gzip_indexes", "--gzip-indexes"),
 ];
 
+/// A value as it follows an option: the library writes lists as JSON does.
+fn as_option(value: &str) -> String {
+    let list = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    list.map_or_else(|| value.to_owned(), |list| list.replace(", ", ","))
+}
+
 fn option_of(field: &str) -> Option<&'static str> {
     OPTIONS.iter().find(|(of, _)| *of == field).map(|row| row.1)
 }
@@ -318,6 +326,24 @@ mod tests {
             with_options("if you trust it, call follow_links_anywhere"),
             "if you trust it, allow it with --follow-links"
         );
+    }
+
+    #[test]
+    fn what_the_system_says_has_no_number() {
+        let failure = Failure::io("read", Path::new("a"), &io::Error::from_raw_os_error(libc::EACCES));
+        assert_eq!(failure.to_string(), "can't read a: Permission denied");
+    }
+
+    #[test]
+    fn values_of_options_are_written_as_on_the_command_line() {
+        let of = |field, value: &str| {
+            let error = Error::Config { field, value: value.into(), reason: "can't be".into() };
+            Failure::from(error).to_string()
+        };
+        assert_eq!(of("chunk", "[7, 8, 9]"), "--chunk 7,8,9: can't be");
+        assert_eq!(of("skip", "[\"0\"]"), "--skip \"0\": can't be");
+        assert_eq!(of("volume.gzip_indexes", "true"), "--gzip-indexes: can't be");
+        assert_eq!(of("dims.name", "[t, t]"), "dims.name = [t, t]: can't be");
     }
 
     /// Fields that only programs set.

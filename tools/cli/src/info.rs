@@ -198,7 +198,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text = to_text(&offline::describe(array(folder.path())).unwrap());
         for expected in [
-            "2 x 3 x 4 (t, y, x) u16",
+            "2 x 3 x 4 (t, y, x) uint16",
             "1 x 3 x 4",
             "each chunk is a file",
             "1 of 2 present, 1 empty",

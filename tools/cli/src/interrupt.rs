@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::console::tell;
 use crate::failure::{Failure, exit};
+use shardwright::words::of_system;
 
 /// So often somebody looks whether there was a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -37,7 +38,8 @@ pub(crate) fn begin(at_once: impl Fn() + Send + 'static) -> Result<(), Failure> 
         tell(format_args!("\ninterrupted: {what}; once more ends at once"));
     };
     let is_kept = hangup_is_ignored();
-    ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
+    ctrlc::set_handler(handler)
+        .map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {}", of_system(error))))?;
     if is_kept {
         ignore(libc::SIGHUP);
     }

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use shardwright::words::of_system;
 
 /// How often it is looked what the process has.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The bytes that are free where a folder is.
 pub(crate) fn free_bytes(folder: &Path) -> Result<u64, Failure> {
-    let state = rustix::fs::statvfs(folder).map_err(|error| Failure::Run(format!("{}: {error}", folder.display())))?;
+    let state = rustix::fs::statvfs(folder)
+        .map_err(|error| Failure::Run(format!("{}: {}", folder.display(), of_system(error))))?;
     Ok(state.f_bavail * state.f_frsize)
 }
 

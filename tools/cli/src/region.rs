@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use shardwright::words::count;
+use shardwright::words::{count, quoted};
 
 use crate::failure::Failure;
 
@@ -44,7 +44,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no span; possible are 3:7, 3:, :7, : and 3");
+        let wrong = || format!("{} is no span; possible are 3:7, 3:, :7, : and 3", quoted(text));
         let number = |digits: &str| digits.trim().parse::<u64>().map_err(|_| wrong());
         let bound = |digits: &str| if digits.trim().is_empty() { Ok(None) } else { number(digits).map(Some) };
         match text.split_once(':') {

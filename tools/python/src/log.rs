@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tracing::field::{Field, Visit};
+use shardwright::words::log_source;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 /// Lines that wait at most; then the oldest go.
@@ -74,7 +75,7 @@ impl Subscriber for Queue {
         if lines.len() == LINES_MAX {
             lines.pop_front();
         }
-        lines.push_back((level, event.metadata().target().to_owned(), text.0));
+        lines.push_back((level, log_source(event.metadata().target()).to_owned(), text.0));
         PENDING.store(true, Relaxed);
     }
 
@@ -88,6 +89,10 @@ impl Subscriber for Queue {
 struct Text(String);
 
 impl Visit for Text {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let outcome = if field.name() == "message" {
             let rest = std::mem::take(&mut self.0);

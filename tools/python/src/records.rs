@@ -8,6 +8,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
 use shardwright::{Acquisition, Config, FieldValue, Record};
 
 use crate::errors::{OrRaise, frame_error, raised};
+use shardwright::words::quoted;
 
 /// The record fields of an acquisition.
 pub(crate) struct Fields {
@@ -129,7 +130,7 @@ fn set(record: &mut Record, target: Target, value: FieldValue) -> Result<(), &'s
 }
 
 fn refused(py: Python<'_>, name: &str, reason: &str) -> PyErr {
-    raised(py, "RecordError", format!("record field {name:?}: {reason} is needed"))
+    raised(py, "RecordError", format!("record field {}: {reason} is needed", quoted(name)))
 }
 
 fn values(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Values> {
@@ -144,7 +145,7 @@ fn values(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Values> {
                 "a number is needed, or one for each frame; not {kind}. Text and the like belong to acq.attributes"
             ),
         };
-        raised(value.py(), "RecordError", format!("record field {name:?}: {needed}"))
+        raised(value.py(), "RecordError", format!("record field {}: {needed}", quoted(name)))
     };
     // numpy's numbers, and its arrays.
     if let Ok(item) = value.call_method0("tolist") {

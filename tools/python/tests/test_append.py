@@ -143,10 +143,10 @@ def test_dlpack(start: Start, tmp_path: Path) -> None:
 def test_values_that_do_not_fit_are_refused_before_a_frame_is_taken(start: Start, tmp_path: Path) -> None:
     with start(record_fields={"gain": "u1", "level": "f4"}) as acq:
         for fields, told in [
-            ({"gain": 256}, '"gain": 256 does not fit u8, which holds whole numbers from 0 to 255'),
-            ({"gain": [1, -1]}, '"gain": -1 does not fit u8'),
-            ({"gain": np.array([1.0, 2.5])}, '"gain": 2.5 does not fit u8'),
-            ({"gain": float("nan")}, '"gain": NaN does not fit u8'),
+            ({"gain": 256}, '"gain": 256 does not fit uint8, which holds whole numbers from 0 to 255'),
+            ({"gain": [1, -1]}, '"gain": -1 does not fit uint8'),
+            ({"gain": np.array([1.0, 2.5])}, '"gain": 2.5 does not fit uint8'),
+            ({"gain": float("nan")}, '"gain": NaN does not fit uint8'),
             ({"gain": 1 << 70}, '"gain": an integer of at most 64 bits is needed'),
             ({"level": 1e39}, '"level": 1e39 does not fit f32'),
         ]:

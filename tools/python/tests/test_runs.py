@@ -145,7 +145,7 @@ def test_a_fill_value_is_the_number_that_was_said(tmp_path: Path, fill: Any) -> 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"dtype": "u8", "fill_value": 2.0**64}, "u64 holds whole numbers"),
+        ({"dtype": "u8", "fill_value": 2.0**64}, "uint64 holds whole numbers"),
         ({"dtype": "f4", "fill_value": 2**24 + 1}, "does not hold it exactly"),
         ({"dtype": "f2"}, "float16"),
         ({"dtype": ">u2"}, "byte order"),
@@ -285,7 +285,7 @@ def test_lines_of_the_engine_reach_logging(start: Start, caplog: pytest.LogCaptu
     with caplog.at_level(logging.INFO, "shardwright"):
         with start() as acq:
             acq.append(picture(0))
-    said = [record for record in caplog.records if record.name.startswith("shardwright")]
+    said = [record for record in caplog.records if record.name == "shardwright.acquisition"]
     assert any("acquisition begins" in record.getMessage() for record in said)
     assert any("acquisition ended" in record.getMessage() for record in said)
 

@@ -12,7 +12,9 @@ use shardwright::{
 };
 
 use super::images::Series;
-use super::values::{AxisOrigin, Camera, PixelSize, Rate, bytes, one_of, positive, seconds, whole};
+use super::values::{
+    AxisOrigin, Camera, FROM_0, PixelSize, Rate, bytes, number, one_of, positive, seconds, whole, within,
+};
 use crate::failure::Failure;
 
 /// The formats that are written as frames come.
@@ -53,16 +55,17 @@ pub(crate) struct RecordingArgs {
     /// become channels
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) axes: Vec<String>,
-    /// A raw file's element type: u8, i8, u16, … f64, little-endian unless --pixel-format says otherwise
+    /// A raw file's element type: uint8, int8, uint16, … float64 (or u8 … f64), little-endian unless --pixel-format
+    /// says otherwise
     #[arg(long)]
     pub(crate) dtype: Option<Dtype>,
     /// How a raw file's pixels lie, as a camera gives them; packed ones, by their names in GenICam's convention, become
-    /// u16 [default: plain]
+    /// uint16 [default: plain]
     #[arg(long, value_name = "FORMAT", value_parser = one_of(PixelFormat::ALL, PixelFormat::name))]
     pub(crate) pixel_format: Option<PixelFormat>,
     /// How many of the lowest bits of a raw file's 16-bit pixels are unused: 4 where 12 bits are aligned to the left.
     /// Pixels are shifted down by that many
-    #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=15))]
+    #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = within(0_u32..=15))]
     pub(crate) unused_bits: u32,
     /// Bytes to skip at a raw file's start
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
@@ -168,7 +171,7 @@ pub(crate) struct LayoutArgs {
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct EncodingArgs {
     /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<i32>("a whole number"))]
     pub(crate) level: Option<i32>,
     /// The shuffle filter of Blosc [default: bit]
     #[arg(long, value_parser = one_of(Shuffle::ALL, Shuffle::name))]
@@ -204,7 +207,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "METHOD", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
     pub(crate) pyramid: Option<PyramidMethod>,
     /// With --pyramid, the number of levels beside level 0 [default: until y and x have 256 pixels at most]
-    #[arg(long, value_name = "N", requires = "pyramid")]
+    #[arg(long, value_name = "N", requires = "pyramid", value_parser = number::<usize>(FROM_0))]
     pub(crate) levels: Option<usize>,
     /// With --pyramid, halve z, too: always, or auto: once planes are no further apart than pixels
     #[arg(long, value_name = "WHEN", default_value = "never", requires = "pyramid")]
@@ -247,22 +250,23 @@ pub(crate) struct VolumeArgs {
     #[arg(long, default_value = "identity", value_parser = one_of(VolumeHash::ALL, VolumeHash::name))]
     pub(crate) hash: VolumeHash,
     /// Lowest bits of a chunk's id that are ignored when its minishard is chosen [default: automatic]
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", value_parser = within(0_u8..=64))]
     pub(crate) preshift_bits: Option<u8>,
     /// Minishards per shard, as a power of two [default: automatic]
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", value_parser = within(0_u8..=64))]
     pub(crate) minishard_bits: Option<u8>,
     /// Shards, as a power of two [default: as many as the volume needs]
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", value_parser = within(0_u8..=64))]
     pub(crate) shard_bits: Option<u8>,
     /// Compress the indexes of minishards
     #[arg(long)]
     pub(crate) gzip_indexes: bool,
     /// Where the first voxel stands, in voxels
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, allow_hyphen_values = true)]
+    #[arg(value_parser = number::<i64>("a whole number"))]
     pub(crate) voxel_offset: Vec<i64>,
     /// Voxel size in nanometers [default: from the recording and --pixel-size]
-    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',')]
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', value_parser = number::<f64>("a number"))]
     pub(crate) resolution: Vec<f64>,
 }
 
@@ -298,10 +302,10 @@ impl VolumeArgs {
 #[command(next_help_heading = "Resources")]
 pub(crate) struct EngineArgs {
     /// Threads that encode; 0: one for each core
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<usize>(FROM_0))]
     pub(crate) workers: usize,
     /// Cores to pin the workers to, in turn
-    #[arg(long, value_name = "CORE,CORE", value_delimiter = ',')]
+    #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', value_parser = number::<usize>(FROM_0))]
     pub(crate) affinity: Vec<usize>,
     /// Memory for frames: the ring, and all frames that are kept ready for it
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
@@ -346,7 +350,7 @@ pub(crate) struct WorkArgs {
     #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
     pub(crate) memory: u64,
     /// Threads that read, compress and compare; 0: one for each core
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<usize>(FROM_0))]
     pub(crate) workers: usize,
     /// Don't wait until the data has reached the device
     #[arg(long)]

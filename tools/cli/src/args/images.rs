@@ -7,6 +7,7 @@ use shardwright::Plate;
 
 use super::values::{one_of, positive};
 use crate::failure::Failure;
+use shardwright::words::quoted;
 
 /// Which images of a recording of several are replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl FromStr for Series {
         match (text, text.parse()) {
             ("all", _) => Ok(Self::All(0)),
             (_, Ok(number)) => Ok(Self::Number(number)),
-            _ => Err(format!("{text:?} is neither the number of an image, counted from 0, nor all")),
+            _ => Err(format!("{} is neither the number of an image, counted from 0, nor all", quoted(text))),
         }
     }
 }
@@ -48,7 +49,7 @@ impl FromStr for PlateSize {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |digits: &str| digits.parse().ok().filter(|number| (1..=1000).contains(number));
         let sizes = text.split_once('x').and_then(|(rows, columns)| Some((number(rows)?, number(columns)?)));
-        let wrong = || format!("{text:?} is no plate; one reads ROWSxCOLUMNS, such as 8x12 for 96 wells");
+        let wrong = || format!("{} is no plate; one reads ROWSxCOLUMNS, such as 8x12 for 96 wells", quoted(text));
         sizes.map(|(rows, columns)| Self { rows, columns }).ok_or_else(wrong)
     }
 }

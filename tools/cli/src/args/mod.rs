@@ -19,7 +19,7 @@ pub(crate) use self::images::{ImagesArgs, Series, VisitOrder};
 pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::repack::RepackArgs;
 pub(crate) use self::values::{Camera, Rate};
-use self::values::{bytes, one_of, positive_seconds};
+use self::values::{FROM_0, bytes, number, one_of, positive_seconds, within};
 use crate::region::RegionArg;
 
 /// Replay recordings into sharded Zarr datasets at camera speed, and look at datasets.
@@ -170,7 +170,7 @@ pub(crate) struct ManifestArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) url_prefix: Option<String>,
     /// The Zarr version of the documents in kerchunk.json: 2, which every reader of such files opens, or 3
-    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = within(2_u8..=3))]
     pub(crate) zarr_format: u8,
     /// What is written: documents with manifest.json beside them, documents with the manifest inlined, kerchunk.json
     /// [default: all; manifests of few chunks are inlined, others are not]
@@ -178,7 +178,7 @@ pub(crate) struct ManifestArgs {
     #[arg(value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) forms: Vec<ManifestForm>,
     /// Put the manifest into the array's document where the array has at most N chunks
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = number::<u64>(FROM_0))]
     pub(crate) inline: u64,
     /// Replace manifests that are in the way
     #[arg(long)]

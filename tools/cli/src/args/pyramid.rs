@@ -7,7 +7,7 @@ use shardwright::offline::{Depth, PyramidMethod};
 
 use super::groups::{ReportArgs, TrustArgs, WorkArgs};
 use super::help;
-use super::values::one_of;
+use super::values::{FROM_0, number, one_of};
 
 /// Add smaller levels to an image of OME-Zarr, each half as large in y and x as the one before
 #[derive(Debug, Args)]
@@ -21,7 +21,7 @@ pub(crate) struct PyramidArgs {
     pub(crate) method: Option<PyramidMethod>,
     /// How many levels to make beside level 0, as far as y or x has something to halve [default: until both have 256
     /// pixels at most]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<usize>(FROM_0))]
     pub(crate) levels: Option<usize>,
     /// Halve z, too: always, or auto: once planes are no further apart than pixels
     #[arg(long, value_name = "WHEN", default_value = "never")]

@@ -1,9 +1,12 @@
 //! How single words of the command line become values.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use shardwright::words::quoted;
 use shardwright::{Dtype, units};
 
 /// Parses the name of one of a few values, and lists the names in help and completions.
@@ -42,11 +45,12 @@ impl FromStr for Camera {
         };
         let parts: Vec<_> = frame.split('x').collect();
         let [width, height, dtype] = parts[..] else {
-            return Err("a camera reads WIDTHxHEIGHTxDTYPE or WIDTHxHEIGHTxDTYPE@FPS, such as 2048x2048xu16@100".into());
+            let reads = "a camera reads WIDTHxHEIGHTxDTYPE or WIDTHxHEIGHTxDTYPE@FPS, such as 2048x2048xuint16@100";
+            return Err(reads.into());
         };
         let side = |name, digits: &str| match digits.parse() {
             Ok(pixels @ 1..=1_000_000) => Ok(pixels),
-            _ => Err(format!("{name} {digits:?} is not a number of pixels from 1 to 1000000")),
+            _ => Err(format!("{name} {} is not a number of pixels from 1 to 1000000", quoted(digits))),
         };
         Ok(Self {
             width: side("width", width)?,
@@ -77,7 +81,7 @@ impl FromStr for Rate {
 fn frames_per_second(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(fps) if fps.is_finite() && fps > 0.0 => Ok(fps),
-        _ => Err(format!("{text:?} is not a number of frames per second above 0")),
+        _ => Err(format!("{} is not a number of frames per second above 0", quoted(text))),
     }
 }
 
@@ -110,15 +114,20 @@ impl FromStr for PixelSize {
         let (value, unit) = size.split_at(split);
         let value = match value.trim().parse::<f64>() {
             Ok(value) if value.is_finite() && value > 0.0 => value,
-            _ => return Err(format!("{text:?} is not a length; a number above 0 and a unit are, such as 0.325um")),
+            _ => {
+                return Err(format!(
+                    "{} is not a length; a number above 0 and a unit are, such as 0.325um",
+                    quoted(text)
+                ));
+            }
         };
         let unit = unit.trim();
         let of_time = || name.as_ref().and_then(|_| units::time_named(unit));
         let unit = units::length_named(unit).or_else(of_time).ok_or_else(|| {
             let known = "possible are pm, nm, um, mm, cm, m, as in 0.325um, and of time s, ms, us, as in t=0.5s";
             match unit {
-                "" => format!("{text:?} has no unit of length; {known}"),
-                unit => format!("{unit:?} is not a known unit of length; {known}"),
+                "" => format!("{} has no unit of length; {known}", quoted(text)),
+                unit => format!("{} is not a known unit of length; {known}", quoted(unit)),
             }
         })?;
         Ok(Self { name, value, unit })
@@ -136,7 +145,7 @@ impl FromStr for AxisOrigin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a dimension's name and a number, such as x=-12.5");
+        let wrong = || format!("{} is not a dimension's name and a number, such as x=-12.5", quoted(text));
         let (name, number) = text.split_once('=').ok_or_else(wrong)?;
         let translation = number.trim().parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(wrong)?;
         Ok(Self { name: name.trim().to_owned(), translation })
@@ -145,7 +154,8 @@ impl FromStr for AxisOrigin {
 
 /// Parses a number of bytes: `4096`, `64MiB`, `1.5GB`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a number of bytes; possible are 4096, 64MiB, 1.5GiB, 2GB and the like");
+    let wrong =
+        || format!("{} is not a number of bytes; possible are 4096, 64MiB, 1.5GiB, 2GB and the like", quoted(text));
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = (text[..split].trim(), text[split..].trim());
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -169,26 +179,45 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses a number; `what` it is to be, for others.
+pub(super) fn number<T: FromStr>(what: &'static str) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| text.trim().parse().map_err(|_| format!("{} is not {what}", quoted(text)))
+}
+
+/// What [`number`] says of counts.
+pub(super) const FROM_0: &str = "a whole number from 0 on";
+
+/// Parses a whole number within bounds.
+pub(super) fn within<T: Copy + Display + FromStr + PartialOrd>(
+    bounds: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.trim().parse().ok().filter(|number| bounds.contains(number));
+        let (from, to) = (bounds.start(), bounds.end());
+        number.ok_or_else(|| format!("{} is not a whole number from {from} to {to}", quoted(text)))
+    }
+}
+
 /// Parses one of the numbers of a shape.
 pub(super) fn whole(text: &str) -> Result<u64, String> {
-    text.trim().parse().map_err(|_| format!("{text:?} is not a whole number; a shape reads 16,256,256"))
+    text.trim().parse().map_err(|_| format!("{} is not a whole number; a shape reads 16,256,256", quoted(text)))
 }
 
 pub(super) fn positive(text: &str) -> Result<u64, String> {
     match text.trim().parse() {
         Ok(number @ 1..) => Ok(number),
-        _ => Err(format!("{text:?} is not a whole number above 0")),
+        _ => Err(format!("{} is not a whole number above 0", quoted(text))),
     }
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    parsed.ok_or_else(|| format!("{text:?} is not a number of seconds"))
+    parsed.ok_or_else(|| format!("{} is not a number of seconds", quoted(text)))
 }
 
 pub(super) fn positive_seconds(text: &str) -> Result<Duration, String> {
     let above_0 = |duration: &Duration| !duration.is_zero();
-    seconds(text).ok().filter(above_0).ok_or_else(|| format!("{text:?} is not a number of seconds above 0"))
+    seconds(text).ok().filter(above_0).ok_or_else(|| format!("{} is not a number of seconds above 0", quoted(text)))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use shardwright::offline::Axis;
 use shardwright::{Channel, ElementType};
 
 use crate::failure::{Failure, Fault};
+use shardwright::words::of_system;
 
 /// What is exported: a box of an array and what is known of its dimensions.
 pub(super) struct ExportedRegion {
@@ -37,9 +38,13 @@ pub(super) trait PixelSink {
 }
 
 pub(super) fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let of_system = std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref());
-    let fault = of_system.map_or(Fault::Failed, Fault::of_io);
-    Failure::Known { fault, message: format!("can't be written: {error}; nothing was left behind"), path: None }
+    let io = std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref());
+    let fault = io.map_or(Fault::Failed, Fault::of_io);
+    Failure::Known {
+        fault,
+        message: format!("can't be written: {}; nothing was left behind", of_system(error)),
+        path: None,
+    }
 }
 
 pub(super) fn flushed(mut file: BufWriter<File>) -> Result<(), Failure> {

@@ -461,8 +461,8 @@ mod tests {
     #[test]
     fn what_ome_tiff_can_t_hold_is_named() {
         let refused = |image: ExportedRegion| ome_xml(&image).unwrap_err().to_string();
-        assert!(refused(image("tyx", &[1, 1, 1], Dtype::U64)).contains("no pixels of type u64"));
-        assert!(refused(image("tyx", &[1, 1, 1], ElementType::F16)).contains("no pixels of type f16"));
+        assert!(refused(image("tyx", &[1, 1, 1], Dtype::U64)).contains("no pixels of type uint64"));
+        assert!(refused(image("tyx", &[1, 1, 1], ElementType::F16)).contains("no pixels of type float16"));
         assert!(refused(image("pyx", &[2, 1, 1], Dtype::U8)).contains("not the dimension p"));
         assert!(ome_xml(&image("pyx", &[1, 1, 1], Dtype::U8)).is_ok());
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memmap2::MmapMut;
 
 use crate::failure::Failure;
+use shardwright::words::of_system;
 
 /// Opens what is read by places: a pipe would wait for ever.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
@@ -33,7 +34,7 @@ pub(crate) fn follow_links_anywhere() {
 
 /// Refuses a file to which a link leads out of the folder that the caller named, as the library does with datasets.
 pub(crate) fn stays_inside(folder: &Path, file: &Path) -> Result<(), String> {
-    let whole = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let whole = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {}", path.display(), of_system(error)));
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let (end, root) = (whole(file)?, whole(folder)?);
     if FOLLOW_LINKS.load(Relaxed) || end.starts_with(&root) {

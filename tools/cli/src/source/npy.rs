@@ -16,6 +16,7 @@ use shardwright::Dtype;
 use super::files::read_at;
 use super::tiff::ByteOrder;
 use super::why::Why;
+use shardwright::words::quoted;
 
 pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
@@ -58,7 +59,7 @@ impl NpyElement {
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
             Self::Number(_) => None,
-            Self::Bool => Some("booleans are written as u8, 0 and 1"),
+            Self::Bool => Some("booleans are written as uint8, 0 and 1"),
             Self::Half => Some("half-precision numbers are written as single-precision ones, without a loss"),
         }
     }
@@ -132,7 +133,8 @@ fn element_type(text: &str) -> Result<(NpyElement, ByteOrder), Why> {
         _ => {
             let names: Vec<_> = Dtype::ALL.iter().map(Dtype::to_string).collect();
             return Why::unread(format!(
-                "its elements are {descr:?}, which can't be replayed; possible are bool, f16, {}",
+                "its elements are {}, which can't be replayed; possible are bool, float16, {}",
+                quoted(descr),
                 names.join(", ")
             ));
         }

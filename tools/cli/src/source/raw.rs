@@ -98,7 +98,7 @@ impl Raw {
         let dtype = args
             .dtype
             .or(is_packed.then_some(Dtype::U16))
-            .ok_or_else(|| Failure::Usage("a raw file needs --dtype beside --shape, such as u16".into()))?;
+            .ok_or_else(|| Failure::Usage("a raw file needs --dtype beside --shape, such as uint16".into()))?;
         let (mut recording, samples) = describe(&args.shape, &args.axes, dtype, "--shape")?;
         if is_packed && samples > 1 {
             let why = format!("--pixel-format {format} has one sample a pixel, but the last of --axes is the channel");

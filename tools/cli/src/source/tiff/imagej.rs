@@ -8,6 +8,7 @@ use super::planes::RecordingFacts;
 use super::stack::Stack;
 use crate::failure::Failure;
 use shardwright::units;
+use shardwright::words::quoted;
 
 /// What a description says.
 #[derive(Debug, PartialEq)]
@@ -82,7 +83,7 @@ impl ImageJ {
             false => in_order(stack, axes)?,
         };
         found.notes.extend(self.unknown.iter().map(|unit| {
-            format!("ImageJ's unit {unit:?} is none that OME-Zarr has, and distances in it are not taken along")
+            format!("ImageJ's unit {} is none that OME-Zarr has, and distances in it are not taken along", quoted(unit))
         }));
         if !is_known {
             found.notes.push(format!(

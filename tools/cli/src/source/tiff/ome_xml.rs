@@ -8,6 +8,7 @@ use shardwright::{Channel, units};
 
 use super::super::axes::Step;
 use super::super::recording::named_channel;
+use shardwright::words::quoted;
 
 /// Whether a text is OME-XML.
 pub(crate) fn is_ome(text: &str) -> bool {
@@ -155,7 +156,7 @@ fn outer(pixels: Node) -> Result<[(char, u64); 3], String> {
     let mut sorted = letters.clone();
     sorted.sort_unstable();
     let (true, Ok(letters)) = (sorted == ['C', 'T', 'Z'], <[char; 3]>::try_from(letters)) else {
-        return Err(format!("its DimensionOrder {order:?} is none of the six that begin with XY"));
+        return Err(format!("its DimensionOrder {} is none of the six that begin with XY", quoted(order)));
     };
     let mut outer = [(' ', 0); 3];
     for (dim, letter) in outer.iter_mut().zip(letters) {
@@ -177,7 +178,7 @@ fn color(channel: Node) -> Option<String> {
 
 fn number(node: Node, attribute: &str) -> Result<Option<u64>, String> {
     let Some(text) = node.attribute(attribute) else { return Ok(None) };
-    text.trim().parse().map(Some).map_err(|_| format!("its {attribute} {text:?} is not a whole number"))
+    text.trim().parse().map(Some).map_err(|_| format!("its {attribute} {} is not a whole number", quoted(text)))
 }
 
 fn measure(pixels: Node, attribute: &str, default_unit: &str, unsaid: &mut Vec<String>) -> Option<Step> {

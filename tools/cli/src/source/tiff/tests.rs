@@ -156,7 +156,10 @@ fn a_page_that_differs_is_named() {
     encoder.write_image::<colortype::Gray8>(4, 3, &[0; 12]).unwrap();
     encoder.write_image::<colortype::Gray16>(4, 3, &[0; 12]).unwrap();
     let refused = open(&path, None).err().unwrap().to_string();
-    assert!(refused.contains("page 2") && refused.contains("4 x 3 u16") && refused.contains("4 x 3 u8"), "{refused}");
+    assert!(
+        refused.contains("page 2") && refused.contains("4 x 3 uint16") && refused.contains("4 x 3 uint8"),
+        "{refused}"
+    );
 }
 
 #[test]
