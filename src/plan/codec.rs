@@ -186,7 +186,7 @@ mod tests {
         let choice = chosen(2, Some(StorageSpeed::Device(0.5e9))).choice.unwrap();
         assert_eq!(
             choice,
-            "codec blosc-zstd (GB/s of u16 noise on 2 cores in a trial: blosc-lz4 6.00 at a ratio of 2.40, so 1.20; \
+            "codec blosc-zstd (GB/s of uint16 noise on 2 cores in a trial: blosc-lz4 6.00 at a ratio of 2.40, so 1.20; \
              blosc-zstd 2.40 at a ratio of 3.00, so 1.50; the storage takes 0.50)"
         );
     }

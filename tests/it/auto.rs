@@ -18,14 +18,13 @@ use zarrs::filesystem::FilesystemStore;
 
 const SIDE: u64 = 256;
 pub(crate) const FRAME_BYTES: usize = 2 * (SIDE * SIDE) as usize;
-pub(crate) const SHARD_FRAMES: u64 = 64;
 /// Where a trial writes.
 const TRIAL: &str = ".trial";
 
 fn config(frames: Option<u64>) -> Config {
     Config {
         dtype: Dtype::U16,
-        dims: vec![Dim::time(frames).chunk(1).shard(SHARD_FRAMES), Dim::y(SIDE), Dim::x(SIDE)],
+        dims: vec![Dim::time(frames).chunk(1).shard(64), Dim::y(SIDE), Dim::x(SIDE)],
         codec: Compressor::Auto.into(),
         ring_bytes: 32 * FRAME_BYTES,
         workers: 1,

@@ -47,7 +47,12 @@ class Image:
         self.dataset = dataset
         self.path = dataset / self.group
         self.array = self.path / "0"
-        self.pixels = np.fromfile(folder / self.pixels, self.dtype).reshape(self.shape)
+        # Shared by the processes of the tests, each of which has all images.
+        pixels = folder / self.pixels
+        if pixels.stat().st_size == 0:
+            self.pixels = np.empty(self.shape, self.dtype)
+        else:
+            self.pixels = np.memmap(pixels, self.dtype, "r", shape=tuple(self.shape))
 
 
 def images(folder):
