@@ -39,30 +39,30 @@ fn an_integer_is_the_fill_value_exactly_by_every_door() {
 #[test]
 fn a_number_that_the_type_does_not_hold_is_refused() {
     let refused: [(Dtype, FillValue, &str); 7] = [
-        (Dtype::U8, (-1).into(), "fill_value = -1: u8 holds whole numbers from 0 to 255"),
+        (Dtype::U8, (-1).into(), "fill_value = -1: uint8 holds whole numbers from 0 to 255"),
         (Dtype::U64, u64::MAX.into(), ""),
         // One above the largest, which is no float.
         (
             Dtype::U64,
             2_f64.powi(64).into(),
-            "fill_value = 18446744073709551616: u64 holds whole numbers from 0 to 18446744073709551615",
+            "fill_value = 18446744073709551616: uint64 holds whole numbers from 0 to 18446744073709551615",
         ),
         (
             Dtype::I64,
             2_f64.powi(63).into(),
-            "fill_value = 9223372036854775808: i64 holds whole numbers from -9223372036854775808 to \
+            "fill_value = 9223372036854775808: int64 holds whole numbers from -9223372036854775808 to \
              9223372036854775807",
         ),
         (
             Dtype::F32,
             16_777_217.into(),
-            "fill_value = 16777217: f32 does not hold it exactly; the nearest number that it holds is 16777216",
+            "fill_value = 16777217: float32 does not hold it exactly; the nearest number that it holds is 16777216",
         ),
         (Dtype::F32, 16_777_217.0.into(), ""),
         (
             Dtype::F64,
             9_007_199_254_740_993_i64.into(),
-            "fill_value = 9007199254740993: f64 does not hold it exactly; the nearest number that it holds is \
+            "fill_value = 9007199254740993: float64 does not hold it exactly; the nearest number that it holds is \
              9007199254740992",
         ),
     ];

@@ -101,7 +101,7 @@ fn no_pixels_are_no_frame() {
 fn names_and_units_have_no_control_characters() {
     let scaled = |unit: &str| vec![Dim::time(None), Dim::y(16), Dim::x(16).scale(1.0, unit)];
     for (config, words) in [
-        (Config { name: Some("a\0b".into()), ..config() }, "name = \"a\\0b\": the name of an image"),
+        (Config { name: Some("a\0b".into()), ..config() }, "name = \"a\\u0000b\": the name of an image"),
         (Config { name: Some("a\nb".into()), ..config() }, "name = \"a\\nb\": the name of an image"),
         (Config { dims: scaled("micro\u{7f}meter"), ..config() }, "a unit has no control characters"),
     ] {

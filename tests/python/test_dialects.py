@@ -162,7 +162,7 @@ def test_a_short_run_of_a_wide_volume(record):
 
 REFUSED = {
     "blosc": (["--dialect", "precomputed", "--codec", "blosc-lz4"], "gzip"),
-    "f64": (["--dialect", "precomputed"], "f32"),
+    "f64": (["--dialect", "precomputed"], "float32"),
     "endless hash": (["--dialect", "precomputed", *HASHED, "--unbounded"], "number of frames"),
     "index at start": (["--dialect", "zarr2-sharded", "--index", "start"], "end"),
     "bits": (["--shard-bits", "3"], "precomputed"),

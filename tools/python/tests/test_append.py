@@ -148,7 +148,7 @@ def test_values_that_do_not_fit_are_refused_before_a_frame_is_taken(start: Start
             ({"gain": np.array([1.0, 2.5])}, '"gain": 2.5 does not fit uint8'),
             ({"gain": float("nan")}, '"gain": NaN does not fit uint8'),
             ({"gain": 1 << 70}, '"gain": an integer of at most 64 bits is needed'),
-            ({"level": 1e39}, '"level": 1e39 does not fit f32'),
+            ({"level": 1e39}, '"level": 1e39 does not fit float32'),
         ]:
             with pytest.raises(sw.RecordError) as refused:
                 acq.append(np.stack([picture(0), picture(1)]), **fields)
