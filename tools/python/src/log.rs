@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use tracing::field::{Field, Visit};
 use shardwright::words::log_source;
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 /// Lines that wait at most; then the oldest go.
