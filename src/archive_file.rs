@@ -65,7 +65,7 @@ impl ArchiveFile {
         // Else an archive whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path)?;
         Lock::refuse_within(path)?;
-        refuse_within_array(path)?;
+        refuse_within_array("path", path)?;
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::new_at(path, uuid),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(refuse_file(path)),

@@ -52,9 +52,9 @@ impl Folder {
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
         Lock::refuse_within(path)?;
-        refuse_within_array(path)?;
+        refuse_within_array("path", path)?;
         refuse_level(path)?;
-        refuse_consolidated(path)?;
+        refuse_consolidated("path", path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,

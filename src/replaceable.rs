@@ -40,8 +40,16 @@ pub(crate) fn refuse_part(path: &Path, root: &Path, at_key: bool) -> Result<()> 
     Err(Error::conflict(path, reason))
 }
 
-/// Refuses a path below an array, or in a dataset whose documents stand in one place: what is there are chunks.
-pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
+/// Refuses a path below an array, or in a dataset whose documents stand in one place: what is there are chunks. So is
+/// refused the name of a document in the folder of a node, whose readers would look for it there. `field`: what the
+/// caller calls the path.
+pub(crate) fn refuse_within_array(field: &'static str, path: &Path) -> Result<()> {
+    let named = path.file_name().and_then(|name| name.to_str()).filter(|name| format::DOCUMENTS.contains(name));
+    if let (Some(name), Some(node)) = (named, path.parent().filter(|node| has_document(node))) {
+        let reason =
+            format!("readers of {} take what is called {name} for a document; choose another name", node.display());
+        return Err(Error::config(field, path.display(), reason));
+    }
     let is_array = |above: &&Path| {
         let is_said_by = |name: &&str| {
             document(&above.join(name)).is_some_and(|document| format::leaves_no_room_below(name, &document))
@@ -50,7 +58,7 @@ pub(crate) fn refuse_within_array(path: &Path) -> Result<()> {
     };
     let Some(above) = path.ancestors().skip(1).find(is_array) else { return Ok(()) };
     let reason = format!("lies in {}, among the chunks of an array; choose a path beside it", above.display());
-    Err(Error::conflict(path, reason))
+    Err(Error::config(field, path.display(), reason))
 }
 
 /// Refuses the place of a level of an image, or of a folder with one: the image would name what is none of its levels,
@@ -73,14 +81,15 @@ pub(crate) fn refuse_level(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a new dataset in groups whose consolidated metadata would not name it.
-pub(crate) fn refuse_consolidated(path: &Path) -> Result<()> {
+/// Refuses a new dataset in groups whose consolidated metadata would not name it. `field`: what the caller calls the
+/// path.
+pub(crate) fn refuse_consolidated(field: &'static str, path: &Path) -> Result<()> {
     let is_consolidated = |group: &&Path| {
         let of_zarr3 = document(&group.join(zarr3::DOCUMENT)).map(|found| consolidated::of(&found).is_some());
         of_zarr3.unwrap_or_else(|| [zarr2::GROUP, consolidated::OF_ZARR2].iter().all(|name| group.join(name).is_file()))
     };
     let Some(group) = folders_above(path).find(is_consolidated) else { return Ok(()) };
-    Err(Error::conflict(group, consolidated::HIDES_NEW))
+    Err(Error::config(field, path.display(), format!("{} {}", group.display(), consolidated::HIDES_NEW)))
 }
 
 /// Whether the folder is an image of this crate's writer, in any dialect.

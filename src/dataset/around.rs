@@ -138,13 +138,14 @@ fn check(root: &Path, key: &str, config: &Config) -> Result<()> {
 /// The document of a group, if it has one. `is_outer`: a folder that is no group must be empty.
 fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
     let refuse = |reason: &str| Err(Error::conflict(folder, reason));
+    let misplaced = |reason: &str| Err(Error::config("path", folder.display(), reason));
     let file = folder.join(DOCUMENT);
     if let Some(document) = read(&file)? {
         if document["zarr_format"] != 3 || document["node_type"] != "group" {
-            return refuse("is no group of Zarr v3, so nothing can stand below it; choose another key");
+            return misplaced("is no group of Zarr v3, so nothing can stand below it; choose another key");
         }
         if consolidated::of(&document).is_some() {
-            return refuse(consolidated::HIDES_NEW);
+            return misplaced(consolidated::HIDES_NEW);
         }
         return Ok(Some(document));
     }

@@ -60,6 +60,10 @@ pub(crate) use rules::{OmePlace, holders, holds};
 /// Documents by which a folder may be known to be a dataset.
 pub(crate) const OF_DATASETS: [&str; 4] = [zarr3::DOCUMENT, zarr2::GROUP, zarr2::ARRAY, precomputed::DOCUMENT];
 
+/// Names of documents that readers look for in the folder of a node.
+pub(crate) const DOCUMENTS: [&str; 6] =
+    [zarr3::DOCUMENT, zarr2::GROUP, zarr2::ARRAY, zarr2::ATTRIBUTES, consolidated::OF_ZARR2, precomputed::DOCUMENT];
+
 /// Whether a document of this name says that its folder is a dataset.
 pub(crate) fn is_of_dataset(name: &str, document: &Value) -> bool {
     match name {

@@ -204,7 +204,7 @@ def test_nothing_is_made_in_a_dataset_whose_readers_would_not_see_it(tool, tmp_p
         ["replay", tmp_path / "m.npy", path, "--key", "new"],
         ["repack", tmp_path / "a.zarr", path / "new"],
     ]:
-        assert "has consolidated metadata" in tool(*words, code=1)
+        assert "has consolidated metadata" in tool(*words, code=2)
     for name in ["n/zarr.json", "n/c/0/0/9"]:
         words = ["export", tmp_path / "a.zarr", path / name, "--format", "raw", "--overwrite"]
         assert "lies in the dataset" in tool(*words, code=2)

@@ -129,3 +129,36 @@ def test_a_folder_is_not_called_like_a_file(told, tmp_path, options):
     told("replay", "synthetic", tmp_path / "a.zarr", "--camera", "8x8xu8", "--frames", 1, "--no-sync")
     message = told("repack", tmp_path / "a.zarr", tmp_path / "o.zip", code=2)["error"]["message"]
     assert str(tmp_path / "o.ozx") in message and not (tmp_path / "o.zip").exists()
+
+
+def test_an_output_within_another_dataset_is_refused_alike_by_all_commands(told, datasets, tmp_path):
+    one, other = datasets
+    group = tmp_path / "g.zarr"
+    zarr.open_group(group, mode="w").create_array("a", shape=(4, 4), dtype="u1")
+    zarr.consolidate_metadata(group)
+    np.save(tmp_path / "m.npy", np.zeros((2, 8, 8), "u1"))
+    # Whether something is there or not.
+    for out in [other / "new", other / "c/0", other / "c/0/0/new", group / "new"]:
+        for call in [
+            ["replay", tmp_path / "m.npy", out],
+            ["repack", one, out, "--unsharded"],
+            ["export", one, out, "--format", "raw"],
+            ["manifest", one, out],
+        ]:
+            error = told(*call, code=2)["error"]
+            assert (error["kind"], error["path"]) == ("usage", str(out)), (call, error)
+
+
+@pytest.mark.parametrize("name", ["zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata", "info"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_output_is_not_called_like_a_document(told, datasets, tmp_path, name, zarr_format):
+    group = tmp_path / "g.zarr"
+    zarr.open_group(group, mode="w", zarr_format=zarr_format).create_array("a", shape=(4, 4), dtype="u1")
+    np.save(tmp_path / "m.npy", np.zeros((2, 8, 8), "u1"))
+    out = group / name
+    if out.exists():
+        return
+    for call in [["replay", tmp_path / "m.npy", out], ["repack", datasets[0], out, "--unsharded"]]:
+        error = told(*call, code=2)["error"]
+        assert (error["kind"], error["path"]) == ("usage", str(out)) and "document" in error["message"], error
+        assert not out.exists()

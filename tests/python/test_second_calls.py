@@ -84,7 +84,7 @@ def test_consolidated_metadata_that_no_reader_takes_are_damage(tool, tmp_path):
 
 def test_nothing_new_comes_below_consolidated_metadata(tool, tmp_path):
     path = group(tmp_path / "g", 3)
-    assert "has consolidated metadata" in tool("repack", path / "a", path / "c", "--unsharded", code=1)
+    assert "has consolidated metadata" in tool("repack", path / "a", path / "c", "--unsharded", code=2)
     tool("verify", path)
 
 

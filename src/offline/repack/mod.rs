@@ -161,7 +161,7 @@ impl Repack {
             Staging::sweep(&staging);
         }
         out.iter().try_for_each(|out| places::check_out(&root, out, options.to()))?;
-        out.iter().filter(|_| !is_there).try_for_each(|out| refuse_consolidated(out))?;
+        out.iter().filter(|_| !is_there).try_for_each(|out| refuse_consolidated("out", out))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;

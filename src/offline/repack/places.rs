@@ -46,7 +46,7 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
             "lies in the dataset that is repacked; choose a path beside it",
         ));
     }
-    refuse_within_array(out)?;
+    refuse_within_array("out", out)?;
     match out.parent() {
         Some(parent) if !parent.is_dir() => {
             fs::create_dir_all(parent).map_err(|error| Error::io("create", parent, error))

@@ -140,6 +140,9 @@ impl Failure {
             Error::Io { path, source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
                 Self::in_the_way(path, error.to_string())
             }
+            Error::Config { field: "path", value, reason } => {
+                Error::Config { field: "out", value: value.clone(), reason: reason.clone() }.into()
+            }
             _ => error.into(),
         }
     }
@@ -202,6 +205,7 @@ impl From<Error> for Failure {
             | Error::Unfinished { path, .. }
             | Error::Conflict { path, .. }
             | Error::NotFound { path, .. } => Some(path.clone()),
+            Error::Config { field: "out", value, .. } => Some(value.into()),
             _ => None,
         };
         let message = match &error {

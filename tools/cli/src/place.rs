@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use shardwright::offline::is_dataset;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
 
 /// Refuses an output that would replace the input before its first frame is read.
 pub(crate) fn refuse_over(input: &Path, output: &Path) -> Result<(), Failure> {
@@ -18,7 +18,7 @@ pub(crate) fn refuse_over(input: &Path, output: &Path) -> Result<(), Failure> {
 
 /// What [`refuse_over`] says.
 pub(crate) fn replaces(output: &Path) -> Failure {
-    Failure::Usage(format!("the output {} would replace the input; choose another path", output.display()))
+    unusable(output, format!("the output {} would replace the input; choose another path", output.display()))
 }
 
 /// Refuses an output in the place of a link that leads nowhere, or behind one: it may lead to a disk that is not there
@@ -72,8 +72,9 @@ pub(crate) fn refuse_within_dataset(array: &Path, output: &Path) -> Result<(), F
     let is_node = |folder: &&Path| is_dataset(folder);
     let dataset = array.ancestors().skip(1).take_while(is_node).last().unwrap_or(&array);
     if folder.starts_with(dataset) {
-        let (output, dataset) = (output.display(), dataset.display());
-        return Err(Failure::Usage(format!("{output}: lies in {dataset}, which is read; choose a path beside it")));
+        let (told, dataset) = (output.display(), dataset.display());
+        let message = format!("{told}: lies in {dataset}, which is read; choose a path beside it");
+        return Err(unusable(output, message));
     }
     Ok(())
 }
@@ -83,12 +84,17 @@ pub(crate) fn refuse_in_dataset(output: &Path) -> Result<(), Failure> {
     let folder = folder_of(output);
     match folder.iter().flat_map(|folder| folder.ancestors()).find(|above| is_dataset(above)) {
         Some(dataset) => {
-            let (output, dataset) = (output.display(), dataset.display());
+            let (told, dataset) = (output.display(), dataset.display());
             let reason = "whose readers would stumble over it; choose a path beside that";
-            Err(Failure::Usage(format!("{output}: lies in the dataset {dataset}, {reason}")))
+            Err(unusable(output, format!("{told}: lies in the dataset {dataset}, {reason}")))
         }
         None => Ok(()),
     }
+}
+
+/// An output that can't be there, whatever is there now.
+fn unusable(output: &Path, message: String) -> Failure {
+    Failure::Known { fault: Fault::Usage, message, path: Some(output.to_path_buf()) }
 }
 
 /// Whether a path leads to the folders in which an output is to be made.
