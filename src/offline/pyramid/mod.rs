@@ -68,6 +68,8 @@ pub struct Pyramid {
     made: bool,
     /// Arrays that go when the new ones come.
     replaced: Vec<String>,
+    /// An earlier call with the same options made the levels.
+    done: bool,
     pool: Arc<ThreadPool>,
     counters: ProgressCounters,
     /// [`run`](Pyramid::run) was called.
@@ -87,12 +89,12 @@ impl Pyramid {
     /// # Errors
     ///
     /// [`Error::NotFound`] when there is no image, or several; [`Error::Exists`] when it has levels already and is to
-    /// get others, unless the options say to overwrite, or when something that it does not list has the name of a new
-    /// one; [`Error::Locked`] when somebody writes the dataset; [`Error::Config`] for a memory that is too small, and
-    /// for distances that can't be compared; [`Error::Unsupported`] for other formats and elements that can't be
-    /// halved; [`Error::Format`] when what is there can't be read, or chunks that its writer counted are not there;
-    /// [`Error::Unfinished`] when its writer did not finish; [`Error::Conflict`] when a level that is replaced holds
-    /// more than it may.
+    /// get others (those of an earlier call with the same options are no error, and nothing is made then), unless the
+    /// options say to overwrite, or when something that it does not list has the name of a new one; [`Error::Locked`]
+    /// when somebody writes the dataset; [`Error::Config`] for a memory that is too small, and for distances that can't
+    /// be compared; [`Error::Unsupported`] for other formats and elements that can't be halved; [`Error::Format`] when
+    /// what is there can't be read, or chunks that its writer counted are not there; [`Error::Unfinished`] when its
+    /// writer did not finish; [`Error::Conflict`] when a level that is replaced holds more than it may.
     pub fn new(path: impl AsRef<Path>, options: &PyramidOptions) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();
@@ -136,11 +138,12 @@ impl Pyramid {
             journal: &journal,
             own: &own,
         };
-        let Earlier { made, replaced } = publication.look_for_earlier(&image)?;
+        let Earlier { made, replaced, done } = publication.look_for_earlier(&image)?;
         let total = levels.iter().map(|level| bytes_of(&level.metadata)).fold(0, u64::saturating_add);
         let pyramid = Self {
             made,
             replaced,
+            done,
             pool: Arc::new(pool(options.workers)?),
             counters: ProgressCounters::of(total),
             begun: AtomicBool::new(false),
@@ -231,9 +234,14 @@ impl Pyramid {
             shards_found,
             chunks,
             bytes,
+            already_done: self.done,
         };
         let totals = Mutex::new(Totals::default());
-        if self.levels.is_empty() {
+        if self.done {
+            // A kill at the very end of that call may have left it.
+            Staging::sweep(&self.staging);
+        }
+        if self.levels.is_empty() || self.done {
             return Ok(summary(Totals::default()));
         }
         if !self.made {

@@ -94,4 +94,6 @@ pub struct PyramidSummary {
     pub bytes: u64,
     /// Pixels of level 0, in bytes.
     pub bytes_pixels: u64,
+    /// An earlier call with the same options has made all of it, and level 0 has not changed since: nothing was done.
+    pub already_done: bool,
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
@@ -41,6 +42,8 @@ pub(super) struct Earlier {
     pub(super) made: bool,
     /// Arrays that go when the new ones come.
     pub(super) replaced: Vec<String>,
+    /// All is as this call would leave it.
+    pub(super) done: bool,
 }
 
 /// Of each level in turn, the attributes that somebody gave it: the image's levels say them, or, if a call was killed
@@ -86,13 +89,16 @@ impl Publication<'_> {
         if let Some(marker) = marker.as_ref().filter(|marker| self.is_whole(marker)) {
             let replaced: Vec<_> = replaced(marker).filter(|path| is_below(path)).map(str::to_owned).collect();
             replaced.iter().try_for_each(|path| image.check_apart(path))?;
-            return Ok(Earlier { made: true, replaced });
+            return Ok(Earlier { made: true, replaced, done: false });
         }
         let in_the_way = |path: PathBuf, help| Err(Error::Exists { path, help });
         let named = &image.datasets[1..];
         // An image that is small enough without more keeps what it has.
         let none_goes = self.options.overwrite || self.levels.is_empty();
         if let (Some(level), false) = (named.first(), none_goes) {
+            if marker.is_none() && self.is_done(image)? {
+                return Ok(Earlier { made: true, replaced: Vec::new(), done: true });
+            }
             return in_the_way(self.place(level), "allow overwriting, which replaces the levels");
         }
         named.iter().try_for_each(|path| image.check_replaceable(path))?;
@@ -111,7 +117,31 @@ impl Publication<'_> {
             image.check_replaceable(path)?;
             replaced.push(path.clone());
         }
-        Ok(Earlier { made: false, replaced })
+        Ok(Earlier { made: false, replaced, done: false })
+    }
+
+    /// Whether the levels that the image lists are those of this call: documents say so, and that `pyramid` made them
+    /// by the same method. Where files of level 0 are newer, its pixels may have changed since.
+    fn is_done(&self, image: &MultiscaleImage) -> Result<bool> {
+        let said = document::read(&self.root.join(zarr3::DOCUMENT))?.unwrap_or_default();
+        let mut meant = said.clone();
+        describe(&mut meant, self.levels, self.options);
+        if meant != said {
+            return Ok(false);
+        }
+        let mut made: Option<SystemTime> = None;
+        for NewLevel { told, document: meant, .. } in self.levels {
+            let file = self.place(&told.path).join(zarr3::DOCUMENT);
+            if document::read(&file)?.as_ref() != Some(meant) {
+                return Ok(false);
+            }
+            let written = changed(&file)?;
+            made = Some(made.map_or(written, |made| made.min(written)));
+        }
+        let Some(made) = made else { return Ok(false) };
+        let files = image.finest.files()?.into_iter().map(|(path, _)| path);
+        let mut of_finest = files.chain([image.finest.document().to_path_buf()]);
+        of_finest.try_fold(true, |is_older, path| Ok(is_older && changed(&path)? <= made))
     }
 
     /// Whether an earlier call was about to replace what stands at a path, or put it there.
@@ -226,6 +256,11 @@ impl Publication<'_> {
     fn staged(&self, path: &str) -> PathBuf {
         Staging::place(self.staging, path)
     }
+}
+
+/// When what is in a file last changed.
+fn changed(path: &Path) -> Result<SystemTime> {
+    fs::metadata(path).and_then(|file| file.modified()).map_err(|error| Error::io("look at", path, error))
 }
 
 /// Whether there is a folder, and no link to one.

@@ -73,6 +73,9 @@ fn sentence(summary: &PyramidSummary, seconds: f64) -> String {
     if summary.levels.is_empty() {
         return "is small enough without further levels; --levels makes some all the same".to_owned();
     }
+    if summary.already_done {
+        return "has its levels already: an earlier call with the same options made them; nothing to do".to_owned();
+    }
     let shapes = summary.levels.iter().map(|level| {
         let lengths: Vec<_> = level.shape.iter().map(u64::to_string).collect();
         format!("{} {}", level.path, lengths.join("x"))
