@@ -45,7 +45,8 @@ pub(super) fn check(config: &Config) -> Result<()> {
         FillValue::Float(number) => number == 0.0 && !(config.dtype.is_float() && number.is_sign_negative()),
     };
     if !is_zero && !rules.fill_values {
-        return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
+        let possible = "what was never acquired reads as 0: choose that, or the dialect zarr3";
+        return refuse("fill_value", &config.fill_value, possible);
     }
     if let Some(dim) = config.dims.iter().find(|dim| rules.numbers_chunks && dim.translation != 0.0) {
         let possible = "a volume's place is that of its first voxel, in voxels: set the volume's voxel_offset instead";

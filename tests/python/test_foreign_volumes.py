@@ -149,3 +149,10 @@ def test_arrays_of_others_are_no_records(tool, replay, tmp_path):
     zarr.open_group(dataset, mode="a").create_array("times", data=np.arange(3.0), chunks=(3,))
     lines = [line.split()[:2] for line in tool("info", dataset).splitlines() if line.strip()]
     assert lines.index(["array", "type"]) < lines.index(["times", "float64"]) < lines.index(["records", "type"])
+
+
+def test_scales_of_a_volume_become_zarr_v2_by_way_of_v3(tool, tmp_path):
+    path = volume(tmp_path / "v")
+    change(path, lambda info: info["scales"].append({**info["scales"][0], "key": "coarse"}))
+    told = tool("repack", path, tmp_path / "o", "--dialect", "zarr2", "--unsharded", code=2)
+    assert "only one scale of a volume becomes zarr2 in a call" in told and "zarr3 of all of them first" in told

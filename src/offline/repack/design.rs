@@ -256,13 +256,15 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
     let placed = describe(&mut dims, attributes, volume && metadata.layout.volume().is_none());
     if let (Err(reason), true, None) = (placed, volume, options.volume.resolution) {
         let reason = format!(
-            "its {reason}; a volume has one resolution along each axis, which the option `volume.resolution` can give"
+            "{}: its {reason}; a volume has one resolution along each axis, which the option `volume.resolution` can \
+             give",
+            array.path().display()
         );
-        return Err(Error::unsupported(array.path(), reason));
+        return Err(Error::config("dialect", options.to(), reason));
     }
     if volume && options.volume.resolution.is_none() {
         let spaces: Vec<bool> = dims.iter().map(|dim| dim.kind == DimKind::Space).collect();
-        refuse_distances(array, attributes, &spaces)?;
+        refuse_distances(array, attributes, &spaces, options.to())?;
     }
     let own_channel = channel_dimension(attributes);
     for dim in &mut dims {
@@ -349,8 +351,9 @@ pub(super) fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
         return Ok(());
     }
     let able = format::holders(element);
-    let reason = format!("its elements are {element}, which {} can't hold; {} can", dialect.name(), able.join(", "));
-    Err(Error::unsupported(array.path(), reason))
+    let (path, name) = (array.path().display(), dialect.name());
+    let reason = format!("{path}: its elements are {element}, which {name} can't hold; {} can", able.join(", "));
+    Err(Error::config("dialect", name, reason))
 }
 
 /// Refuses numbers that Python writes and JSON does not have: readers of volumes open no document with them.

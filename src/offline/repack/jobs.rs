@@ -264,6 +264,12 @@ fn kept(
     Ok(ArrayJobs::of_kept(jobs))
 }
 
+/// Whether arrays that are to be repacked are scales of a volume.
+fn taken_scales(nodes: &[Node], selection: &Selection<'_>) -> bool {
+    let mut taken = nodes.iter().filter(|node| selection.takes(&node.name)).filter_map(Node::array);
+    taken.any(|array| array.layout().rules().names_resolutions)
+}
+
 /// The one array that becomes a dataset of a dialect which has no others.
 fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
     let to = selection.options.to().name();
@@ -277,8 +283,16 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
         _ => {
             let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| quoted(name).to_string()).collect();
             let (names, place) = (listed.join(", "), nodes[0].path.display());
-            let reason =
-                format!("in {to}, a call repacks one array, and {names} are there; choose it with the option `only`");
+            let scales = taken_scales(nodes, selection);
+            let reason = match scales && rules(selection.options.to()).plain_files {
+                true => format!(
+                    "only one scale of a volume becomes {to} in a call, and {names} are there: choose it with the \
+                     option `only`, or make zarr3 of all of them first, and {to} of that"
+                ),
+                false => format!(
+                    "in {to}, a call repacks one array, and {names} are there; choose it with the option `only`"
+                ),
+            };
             return Err(Error::config("path", place, reason));
         }
     };

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::groups::first_image;
 use super::options::RepackOptions;
-use crate::config::{Config, Dim, DimKind, Volume};
+use crate::config::{Config, Dialect, Dim, DimKind, Volume};
 use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
 use crate::format::precomputed::carried::{scale, voxel_offset};
@@ -15,18 +15,24 @@ use crate::plan::{Plan, volume::resolution};
 use crate::words::quoted;
 
 /// Refuses distances of pixels that a volume has no resolution for. `spaces`: which dimensions it has one for.
-pub(super) fn refuse_distances(array: &Array, attributes: &Map<String, Value>, spaces: &[bool]) -> Result<()> {
+pub(super) fn refuse_distances(
+    array: &Array,
+    attributes: &Map<String, Value>,
+    spaces: &[bool],
+    to: Dialect,
+) -> Result<()> {
     let Some(image) = first_image(attributes).filter(|image| image.axes().len() == spaces.len()) else { return Ok(()) };
     let Some(Ok(grid)) = image.levels().next().map(|level| image.place(level)) else { return Ok(()) };
     let mut distances = image.axes().zip(&grid.scale).zip(spaces).filter(|(_, is_space)| **is_space);
     match distances.find(|((_, scale), _)| **scale <= 0.0) {
         Some(((axis, scale), _)) => {
             let reason = format!(
-                "its image has the scale {scale} along {}, and a volume's resolution is above 0; the option \
+                "{}: its image has the scale {scale} along {}, and a volume's resolution is above 0; the option \
                  `volume.resolution` can give one",
+                array.path().display(),
                 axis.name.unwrap_or("an axis without a name")
             );
-            Err(Error::unsupported(array.path(), reason))
+            Err(Error::config("dialect", to, reason))
         }
         None => Ok(()),
     }

@@ -166,6 +166,7 @@ REFUSALS = [
     Refusal("manifest", 5, r"shards in its shards or codecs", any_array(around), "v2 alone"),
     # Repacking
     Refusal("", 2, r"in [\w-]+, a call repacks one array, and .* there; choose", several, "formats of one array"),
+    Refusal("", 2, r"only one scale of a volume becomes zarr2 in a call", VOLUME, "by way of zarr3"),
     Refusal("", 2, r"a call writes one array of it", several, "formats of one array"),
     Refusal("", 2, r"none of the arrays .* rows and columns", ranks(lambda rank: rank < 2), "images alone"),
     Refusal("", 2, r"holds no array with shards that is to be repacked", chosen_without_shards, "others may have some"),
@@ -183,8 +184,8 @@ REFUSALS = [
     Refusal("", 2, r"has \d+ numbers?, but an array has \d+ dimensions?", LAYOUT, "numbers do not fit each array"),
     Refusal("", 2, r"has \d+ numbers?, but .* dimensions?; to repack the others", LAYOUT, "numbers fit some arrays"),
     Refusal("", 2, r"can't be split into chunks|of the whole array|room for", LAYOUT, "numbers do not fit"),
-    Refusal("", 5, r"its elements are \w+, which precomputed can't hold", volume_types, "types a volume has not got"),
-    Refusal("", 5, r"its elements are r\d+, which zarr3-transformer can't hold", raw_bits, "types it has not got"),
+    Refusal("", 2, r"its elements are \w+, which precomputed can't hold", volume_types, "types a volume has not got"),
+    Refusal("", 2, r"its elements are r\d+, which zarr3-transformer can't hold", raw_bits, "types it has not got"),
     Refusal("", 2, r"the dialect precomputed can't hold this; what was n", TO_VOLUME, "a volume's gaps are 0"),
     Refusal("", 2, r"a precomputed volume has one dimension b", ranks(lambda rank: rank > 3), "channels, z, y, x"),
     Refusal("", 2, r"chunks of a precomputed volume hold all", TO_VOLUME, "channels are not split"),
