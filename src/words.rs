@@ -53,6 +53,12 @@ impl<T: AsRef<str>> Display for Quoted<T> {
     }
 }
 
+/// A node of a tree by its name, in quotes: that of the root is empty.
+#[cfg(feature = "offline")]
+pub(crate) fn node(name: &str) -> String {
+    if name.is_empty() { "the root".to_owned() } else { quoted(name).to_string() }
+}
+
 /// What the system says, without the number that Rust puts behind it.
 pub fn of_system(said: impl Display) -> String {
     const NUMBER: &str = " (os error ";
@@ -68,12 +74,14 @@ pub fn of_system(said: impl Display) -> String {
 pub(crate) struct Plain<E>(pub(crate) E);
 
 /// Its words, and those that are meant: what comes first is replaced first.
-const WORDS: [(&str, &str); 32] = [
+const WORDS: [(&str, &str); 34] = [
     ("EOF while parsing a value", "the text ends where a value is due"),
     ("EOF while parsing an", "the text ends within an"),
     ("EOF while parsing a", "the text ends within a"),
     ("expected value", "expected a value"),
     ("expected ident", "expected true, false or null"),
+    ("lone leading surrogate in hex escape", "half of a surrogate pair"),
+    ("unexpected end of hex escape", "half of a surrogate pair"),
     ("recursion limit exceeded", "it is nested too deep"),
     ("unknown variant", "unknown value"),
     ("invalid type: sequence", "invalid type: list"),

@@ -75,7 +75,7 @@ impl Chain {
     fn parse(codecs: &[Value], element: ElementType, chunk_shape: &[u64], depth: usize) -> Result<Self, Refusal> {
         let (order, rest) = transposes(codecs, chunk_shape.len())?;
         let Some((first, rest)) = rest.split_first() else {
-            return Refusal::unsupported("codecs has no codec `bytes`, which makes bytes of elements");
+            return Err("codecs has no codec, such as `bytes`, which makes bytes of elements".into());
         };
         let packing = match (named(first), ShardingCodec::parse(first)?) {
             (_, Some(sharding)) => {

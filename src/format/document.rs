@@ -50,6 +50,26 @@ pub(super) fn check_attributes(attributes: Option<&Value>) -> Result<(), Refusal
     }
 }
 
+/// A field of a document, what it may be, and this in words.
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    /// Of one that is not there, it is asked about `null`.
+    pub(super) holds: fn(&Value) -> bool,
+    pub(super) expected: &'static str,
+}
+
+pub(super) fn is_there(value: &Value) -> bool {
+    !value.is_null()
+}
+
+/// Refuses fields that are missing, or of another kind than readers expect.
+pub(super) fn check_fields(document: &Value, fields: &[Field]) -> Result<(), Refusal> {
+    let is_wrong = |field: &&Field| !(field.holds)(document.get(field.name).unwrap_or(&Value::Null));
+    let Some(Field { name, expected, .. }) = fields.iter().find(is_wrong) else { return Ok(()) };
+    let found = document.get(*name).map_or_else(|| "missing".to_owned(), render_line);
+    Err(format!("{name} is {found}; expected {expected}").into())
+}
+
 /// Refuses fields of a document that are no lists of sizes, by their names; whether they may be missing is told
 /// elsewhere.
 pub(super) fn check_sizes(document: &Value, names: &[&str]) -> Result<(), Refusal> {

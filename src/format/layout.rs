@@ -49,7 +49,8 @@ impl Layout {
         if dimensions > DIMENSIONS_MAX {
             return Refusal::unsupported(format!("{dimensions} dimensions; at most {DIMENSIONS_MAX} are read"));
         }
-        for (what, shape) in [("chunk_shape", &self.chunk_shape), ("the shape of a file", &self.file_shape)] {
+        let of_chunk = if self.rules().is_tree { "chunk_shape" } else { "the shape of a chunk" };
+        for (what, shape) in [(of_chunk, &self.chunk_shape), ("the shape of a shard", &self.file_shape)] {
             if shape.len() != dimensions || shape.contains(&0) {
                 return Err(format!("{what} is {shape:?}; expected {dimensions} numbers above 0").into());
             }

@@ -14,7 +14,8 @@ use super::codecs::BytesCodec;
 use super::codecs::Chain;
 use super::document::named;
 use super::document::{
-    Document, INSTEAD, check_attributes, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike,
+    Document, Field, INSTEAD, check_attributes, check_fields, check_sizes, dimension_names, is_there,
+    put_dimension_names, shard_shape, unlike,
 };
 use super::fill_value;
 use super::index::table::TableLayout;
@@ -60,12 +61,21 @@ struct Zarr2Said {
     filters: Option<Vec<Value>>,
 }
 
+/// What a document has whose kind is not looked at elsewhere.
+const FIELDS: [Field; 4] = [
+    Field { name: "shape", holds: Value::is_array, expected: "a list of sizes" },
+    Field { name: "chunks", holds: Value::is_array, expected: "a list of sizes" },
+    Field { name: "dtype", holds: is_there, expected: "the name of a type" },
+    Field { name: "filters", holds: |filters| filters.is_null() || filters.is_array(), expected: "a list, or null" },
+];
+
 /// An array's metadata from its `.zarray` at `path` and its `.zattrs`.
 pub(crate) fn parse(path: &Path, document: &Value, attributes: Value) -> Result<Metadata> {
     metadata(document, attributes).map_err(|reason| Error::format(path, reason))?.check(path)
 }
 
 fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
+    check_fields(document, &FIELDS)?;
     let said = Zarr2Said::deserialize(document).map_err(|error| unlike(&error))?;
     check_attributes(Some(&attributes))?;
     let layout = layout(document, &attributes)?;

@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Chain};
-use super::document::{INSTEAD, check_attributes, check_sizes, named, names_to_json, sizes, unlike};
+use super::document::{
+    Field, INSTEAD, check_attributes, check_fields, check_sizes, is_there, named, names_to_json, sizes, unlike,
+};
 use super::fill_value;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
@@ -55,6 +57,29 @@ struct Zarr3Said {
     rest: Map<String, Value>,
 }
 
+const CODECS: Field = Field { name: "codecs", holds: Value::is_array, expected: "a list of codecs" };
+
+/// What an array's document has, of the grids.
+const FIELDS_OF_GRIDS: [Field; 5] = [
+    CODECS,
+    Field { name: "shape", holds: Value::is_array, expected: "a list of sizes" },
+    Field { name: "chunk_grid", holds: is_there, expected: "a grid, such as the regular one" },
+    Field { name: "chunk_key_encoding", holds: is_there, expected: "an encoding, such as default" },
+    Field { name: "dimension_names", holds: are_names, expected: "a list of texts, or of null where there is no name" },
+];
+
+/// What it has beside.
+const FIELDS: [Field; 3] = [
+    CODECS,
+    Field { name: "data_type", holds: is_there, expected: "the name of a type" },
+    Field { name: "fill_value", holds: is_there, expected: "the element that is read where none was written" },
+];
+
+fn are_names(value: &Value) -> bool {
+    let is_name = |name: &Value| name.is_string() || name.is_null();
+    value.is_null() || value.as_array().is_some_and(|names| names.iter().all(is_name))
+}
+
 /// What kind of node a document describes.
 pub(crate) enum NodeType {
     Array,
@@ -84,6 +109,7 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
 
 fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     check_attributes(document.get("attributes"))?;
+    check_fields(document, &FIELDS)?;
     let said = Zarr3Said::deserialize(document).map_err(|error| unlike(&error))?;
     only_known_fields(&said)?;
     let manifest = manifest(&said.storage_transformers)?;
@@ -102,10 +128,14 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
 /// A reason when files, or the chunks in them, can't be told.
 pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     check_sizes(document, &["shape"])?;
+    check_fields(document, &FIELDS_OF_GRIDS)?;
     let Zarr3Grids { shape, chunk_grid, chunk_key_encoding, codecs, dimension_names } =
         Zarr3Grids::deserialize(document).map_err(|error| unlike(&error))?;
     let file_shape = match named(&chunk_grid) {
         Some(("regular", Some(configuration))) => sizes(configuration.get("chunk_shape"), "chunk_shape")?,
+        Some(("regular", None)) => {
+            return Err("the regular chunk_grid has no configuration; expected one with a chunk_shape".into());
+        }
         _ => {
             return Refusal::unsupported(format!(
                 "chunk_grid {chunk_grid} is not read here; expected a regular one with its chunk_shape; {INSTEAD}"
@@ -179,6 +209,7 @@ fn only_known_fields(document: &Zarr3Said) -> Result<(), Refusal> {
 /// An element's type; that of raw bytes also as zarr-python names it.
 fn dtype(value: &Value) -> Result<ElementType, Refusal> {
     let known = match named(value) {
+        None => return Err(format!("data_type is {}; expected the name of a type", render_line(value)).into()),
         Some((name, None)) => ElementType::of_zarr(name),
         Some(("raw_bytes", Some(configuration))) => {
             let length = configuration.get("length_bytes").and_then(Value::as_u64).filter(|length| *length > 0);

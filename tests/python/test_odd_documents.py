@@ -198,3 +198,35 @@ def test_scales_may_be_integers_of_any_length(tool, told, tmp_path):
     assert [axis["scale"] for axis in told("info", path)["arrays"][0]["axes"]] == [1e30, 2]
     tool("repack", path, tmp_path / "b.zarr", "--unsharded", "--ome", "0.6")
     assert told("info", tmp_path / "b.zarr")["arrays"][0]["axes"][0]["scale"] == 1e30
+
+
+@pytest.mark.parametrize("field, value, words, code", [
+    ("shape", None, "shape is missing; expected a list of sizes", 3),
+    ("codecs", None, "codecs is missing; expected a list of codecs", 3),
+    ("codecs", [], "codecs has no codec, such as `bytes`", 3),
+    ("data_type", None, "data_type is missing; expected the name of a type", 3),
+    ("data_type", 5, "data_type is 5; expected the name of a type", 3),
+    ("data_type", "string", "data_type \"string\" is not read here", 5),
+    ("fill_value", None, "fill_value is missing; expected the element", 3),
+    ("dimension_names", "yx", "dimension_names is \"yx\"; expected a list of texts", 3),
+    ("dimension_names", [1, 2], "dimension_names is [1,2]; expected a list of texts", 3),
+    ("chunk_grid", {"name": "regular"}, "the regular chunk_grid has no configuration", 3),
+    ("chunk_grid", {"name": "wavy"}, "is not read here", 5),
+])  # fmt: skip
+def test_a_field_that_is_wrong_is_named(tool, tmp_path, field, value, words, code):
+    group(tmp_path / "a.zarr", ["0"])
+    change = lambda said: said.pop(field) if value is None else said.update({field: value})
+    edit(tmp_path / "a.zarr/0/zarr.json", change)
+    assert words in tool("export", tmp_path / "a.zarr/0", tmp_path / "a.raw", code=code)
+
+
+@pytest.mark.parametrize("field, value, words", [
+    ("filters", "a", "filters is \"a\"; expected a list, or null"),
+    ("dtype", None, "dtype is missing; expected the name of a type"),
+    ("chunks", [8], "the shape of a chunk is [8]; expected 2 numbers above 0"),
+])  # fmt: skip
+def test_a_field_of_zarr_v2_that_is_wrong_is_named(tool, tmp_path, field, value, words):
+    group(tmp_path / "a.zarr", ["0"], zarr_format=2)
+    change = lambda said: said.pop(field) if value is None else said.update({field: value})
+    edit(tmp_path / "a.zarr/0/.zarray", change)
+    assert words in tool("export", tmp_path / "a.zarr/0", tmp_path / "a.raw", code=3)

@@ -32,8 +32,6 @@ impl Array {
         }
         let mut found: Vec<_> = self.files()?.into_iter().map(|(_, position)| position).collect();
         found.sort();
-        // A chunk may be there twice, compressed and not.
-        found.dedup();
         Ok(found)
     }
 
@@ -55,6 +53,11 @@ impl Array {
             Ok(())
         })?;
         found.retain(|(_, position)| self.layout().has_file(position));
+        if self.layout().packs_files() {
+            // A chunk may be there twice, compressed and not: read is the one that is not, whose name is the shorter.
+            found.sort_by(|(path, at), (other, other_at)| (at, path).cmp(&(other_at, other)));
+            found.dedup_by(|(_, later), (_, kept)| later == kept);
+        }
         Ok((found, hidden))
     }
 

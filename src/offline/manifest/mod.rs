@@ -45,7 +45,7 @@ use crate::offline::levels;
 use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
-use crate::words::quoted;
+use crate::words::{self, quoted};
 use documents::{Urls, array_document, key};
 use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document};
 
@@ -309,7 +309,9 @@ fn write_folder(
                 forms.group(&node.name, &document)?;
             }
             NodeKind::Array(array) => forms.array(node, array, &mut summary)?,
-            NodeKind::Unreadable(error) => summary.notes.push(format!("{} is left out: {error}", quoted(&node.name))),
+            NodeKind::Unreadable(error) => {
+                summary.notes.push(format!("{} is left out: {error}", words::node(&node.name)))
+            }
         }
     }
     summary.notes.extend(levels::notes(nodes)?.into_iter().map(|(name, note)| format!("{}: {note}", quoted(name))));
@@ -380,7 +382,7 @@ impl Forms<'_> {
                     summary.notes.extend(kerchunk.note_of_fill(array).map(|note| format!("{of} {note}")));
                 }
                 Err(Error::Unsupported { reason, .. }) => {
-                    summary.notes.push(format!("{} is left out of {KERCHUNK}: {reason}", quoted(&node.name)));
+                    summary.notes.push(format!("{} is left out of {KERCHUNK}: {reason}", words::node(&node.name)));
                     if self.inlined_max.is_none() {
                         return Ok(());
                     }
@@ -406,9 +408,10 @@ impl Forms<'_> {
         summary.arrays_inlined += u64::from(manifest.map_or(Ok(false), |manifest| manifest.finish(&place, document))?);
         let zarr3 = self.kerchunk.as_ref().is_some_and(|kerchunk| kerchunk.zarr_format == 3);
         if array.codec().compressor == Compressor::Lz4 && zarr3 {
-            summary
-                .notes
-                .push(format!("{}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents", quoted(&node.name)));
+            summary.notes.push(format!(
+                "{}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents",
+                words::node(&node.name)
+            ));
         }
         Ok(())
     }

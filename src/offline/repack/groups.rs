@@ -50,7 +50,7 @@ impl RepackedGroup {
         let before = ome.clone();
         let lost = versions::convert(ome, version).map_err(|reason| unsupported(root, group, reason))?;
         self.is_new |= *ome != before;
-        Ok(note_of_lost(&lost, &format!("the group {}", quoted(group)), version))
+        Ok(note_of_lost(&lost, &called(group), version))
     }
 
     /// Refuses OME-Zarr's metadata of which it is not known what they would be in another version.
@@ -144,9 +144,13 @@ pub(super) fn drop_empty_own(document: &mut Value) {
     }
 }
 
+fn called(group: &str) -> String {
+    if group.is_empty() { "the root".to_owned() } else { format!("the group {}", quoted(group)) }
+}
+
 /// The note of a group of which nothing is in the result.
 pub(super) fn without_attributes(group: &str) -> String {
-    format!("the attributes of the group {} are left out: no array of it is in the result", quoted(group))
+    format!("the attributes of {} are left out: no array of it is in the result", called(group))
 }
 
 /// What OME-Zarr's axes are called of the image that an array belongs to; `group`: finds a group by its name.

@@ -11,7 +11,7 @@ use crate::format::{consolidated, rules};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::words::quoted;
+use crate::words;
 
 /// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
 pub(super) fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
@@ -86,7 +86,7 @@ pub(super) fn notes_of_manifests(nodes: &[Node], is_rebuilt: impl Fn(&Node, &Arr
     let note = |(node, _): (&Node, &Array)| {
         format!(
             "{} stays a manifest: its chunks are not copied, and lie in the files that it names",
-            quoted(&node.name)
+            words::node(&node.name)
         )
     };
     stay.map(note).collect()

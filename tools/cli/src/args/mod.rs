@@ -130,7 +130,7 @@ pub(crate) struct ExportArgs {
     /// Memory for pixels in transit
     #[arg(long, value_name = "BYTES", default_value = "128MiB", value_parser = bytes)]
     pub(crate) memory: u64,
-    /// Write the fill value also where it is a hundred times as much as what is stored
+    /// Write the fill value also where it is a hundred times as much as what is stored, and a gigabyte more
     #[arg(long)]
     pub(crate) fill: bool,
     /// Write the fill value where files of chunks were lost
