@@ -677,7 +677,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // A struct's `size` field is not that of any version, or a buffer of the caller's is too small.
 #define SW_ERROR_SIZE 3
 
-// The caller's struct has fields that this library does not know, and they are set.
+// The caller's struct has fields that this library does not know, and they are set; its `version` is 0 or newer than
+// the library's; or, of sw_check_version, the program was compiled for another version.
 #define SW_ERROR_VERSION 4
 
 // An argument is outside its range, or text is not UTF-8.
@@ -726,7 +727,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // Pixels that are not a whole number of frames.
 #define SW_ERROR_FRAME_SIZE 32
 
-// A frame number that came before, comes too late, or lies beyond the array.
+// A frame number that came before, comes too late, is too far ahead of the newest, or lies beyond the array.
 #define SW_ERROR_FRAME_NUMBER 33
 
 // A record field that was not configured, or a value that does not fit its field.
@@ -1079,8 +1080,8 @@ extern "C" {
 // The text of the last error that a call on this thread returned, in English, without a line end; empty if there was
 // none. A call that succeeds leaves it as it is.
 //
-// Never null, and of 1023 bytes at most: a longer one is cut off. It belongs to the library and stays as it is until
-// the next call on this thread that fails.
+// Never null, and of 1023 bytes at most: of a longer one, the middle is left out. It belongs to the library and stays
+// as it is until the next call on this thread that fails.
 const char *sw_last_error(void);
 
 // What a status means in general, in English. Never null, and never freed. The text of a certain error is in
@@ -1248,10 +1249,10 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 // Sets a user attribute of the image to a JSON value. It is in the dataset after the next checkpoint or closed shard,
 // at the latest at the end. Set again, it has the new value.
 //
-// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", and
-// in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value nested deeper than
-// 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of any length stay as
-// they are.
+// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for an empty name, for "ome" and
+// "shardwright", and in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value
+// nested deeper than 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of
+// any length stay as they are.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
 
 // Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have

@@ -39,8 +39,8 @@ use crate::storage::Storage;
 use crate::sync::Unpoisoned;
 use crate::words::quoted;
 use levels::Levels;
-pub(crate) use planned::plan_with;
-use planned::{Planned, refuse_bare, refuse_key, refuse_label, refuse_plate};
+use planned::{Planned, refuse_key, refuse_label, refuse_plate};
+pub(crate) use planned::{plan_with, refuse_bare};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -93,9 +93,10 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the field and the value that can't work. Where the path can't be used, [`Error::Exists`]
-    /// for a dataset, [`Error::Conflict`] for anything else that stands there and for an array around it,
-    /// [`Error::NotFound`] for an empty one, [`Error::Locked`] or [`Error::Io`].
+    /// [`Error::Config`] with the field and the value that can't work, also for a path where no reader would find the
+    /// dataset, or among the chunks of an array. Where the path can't be used, [`Error::Exists`] for a dataset,
+    /// [`Error::Conflict`] for anything else that stands there, [`Error::NotFound`] for an empty one, [`Error::Locked`]
+    /// or [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, config: Config) -> Result<Self> {
         Self::create_at(path.as_ref(), config, None)
     }

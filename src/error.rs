@@ -246,7 +246,10 @@ pub enum RefusedNumber {
         oldest: u64,
     },
     /// Further ahead of the newest frame than the writer is ready to leap.
-    #[error("is too far ahead of the newest frame: at most {limit} is possible now, by leap_max of the configuration")]
+    #[error(
+        "is too far ahead of the newest frame: the largest number possible now is {limit}, by leap_max of the \
+         configuration"
+    )]
     TooFar {
         /// The largest number that would be taken now.
         limit: u64,

@@ -76,7 +76,7 @@ pub(super) fn refuse_plate(config: &Config) -> Result<()> {
 
 /// Refuses an array that is to be written alone, and has no place for what else is asked for. `path`: `None` in a
 /// storage of the caller's own.
-pub(super) fn refuse_bare(path: Option<&Path>, config: &Config) -> Result<()> {
+pub(crate) fn refuse_bare(path: Option<&Path>, config: &Config) -> Result<()> {
     if !config.bare {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use super::loans::Loans;
 use super::own_buffers::own_buffers;
 use super::pointer::{grown_out, grows};
 use super::status::{boundary, sw_status};
-use crate::acquisition::plan_with;
+use crate::acquisition::{plan_with, refuse_bare};
 use crate::aligned_memory::PAGE;
 use crate::codec::Encoder;
 use crate::config::{BloscCname, Compressor, Config, Shuffle, StorageKind};
@@ -85,7 +85,8 @@ pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut
         let (own, requested, place) = unsafe { (own_buffers(config)?, configuration(config)?, grown_out(memory)?) };
         let Requested { mut config, spelling } = requested;
         let needed = plan_with(&mut config, own.as_ref().map(|own| &own.buffers))
-            .and_then(|_| needed(&config, own.is_some()))
+            .and_then(|_| refuse_bare(None, &config))
+            .and_then(|()| needed(&config, own.is_some()))
             .map_err(|error| spelling.told(error))?;
         place.set(needed);
         Ok(())

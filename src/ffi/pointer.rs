@@ -133,7 +133,7 @@ pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Outcome<&'a
     // SAFETY: as the caller promises.
     match unsafe { bytes(pointer, name) }?.to_str() {
         Ok(text) => Ok(text),
-        Err(error) => refuse!(SW_ERROR_ARGUMENT, "{name} is not UTF-8: {error}"),
+        Err(error) => refuse!(SW_ERROR_ARGUMENT, "{name} is not UTF-8 from byte {} on", error.valid_up_to()),
     }
 }
 

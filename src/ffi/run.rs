@@ -234,10 +234,7 @@ pub unsafe extern "C" fn sw_acquire_buffer(
 /// As for [`required`].
 unsafe fn given<'a>(frame: *const sw_frame) -> Outcome<&'a sw_frame> {
     if frame.is_null() {
-        return refuse!(
-            SW_ERROR_NULL,
-            "the frame is empty: it was committed, discarded or moved before, or never acquired"
-        );
+        return refuse!(SW_ERROR_NULL, "frame is null: there is none, or it was committed, discarded or moved before");
     }
     // SAFETY: as the caller promises.
     unsafe { required(frame, "frame") }
@@ -430,10 +427,10 @@ pub(super) unsafe fn count_of(
 /// Sets a user attribute of the image to a JSON value. It is in the dataset after the next checkpoint or closed shard,
 /// at the latest at the end. Set again, it has the new value.
 ///
-/// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", and
-/// in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value nested deeper than
-/// 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of any length stay as
-/// they are.
+/// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for an empty name, for "ome" and
+/// "shardwright", and in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value
+/// nested deeper than 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of
+/// any length stay as they are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_set_attribute(
     acquisition: *mut sw_acquisition,

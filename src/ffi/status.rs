@@ -20,7 +20,8 @@ pub const SW_ERROR_NULL: sw_status = 1;
 pub const SW_ERROR_MISALIGNED: sw_status = 2;
 /// A struct's `size` field is not that of any version, or a buffer of the caller's is too small.
 pub const SW_ERROR_SIZE: sw_status = 3;
-/// The caller's struct has fields that this library does not know, and they are set.
+/// The caller's struct has fields that this library does not know, and they are set; its `version` is 0 or newer than
+/// the library's; or, of sw_check_version, the program was compiled for another version.
 pub const SW_ERROR_VERSION: sw_status = 4;
 /// An argument is outside its range, or text is not UTF-8.
 pub const SW_ERROR_ARGUMENT: sw_status = 5;
@@ -53,7 +54,7 @@ pub const SW_ERROR_CONFIG: sw_status = 30;
 pub const SW_ERROR_IO: sw_status = 31;
 /// Pixels that are not a whole number of frames.
 pub const SW_ERROR_FRAME_SIZE: sw_status = 32;
-/// A frame number that came before, comes too late, or lies beyond the array.
+/// A frame number that came before, comes too late, is too far ahead of the newest, or lies beyond the array.
 pub const SW_ERROR_FRAME_NUMBER: sw_status = 33;
 /// A record field that was not configured, or a value that does not fit its field.
 pub const SW_ERROR_RECORD: sw_status = 34;
@@ -78,7 +79,7 @@ const TEXTS: [(sw_status, &CStr, &CStr); 29] = [
     (SW_ERROR_NULL, c"SW_ERROR_NULL", c"a pointer is null"),
     (SW_ERROR_MISALIGNED, c"SW_ERROR_MISALIGNED", c"a pointer is not aligned"),
     (SW_ERROR_SIZE, c"SW_ERROR_SIZE", c"a wrong size"),
-    (SW_ERROR_VERSION, c"SW_ERROR_VERSION", c"a struct is newer than the library"),
+    (SW_ERROR_VERSION, c"SW_ERROR_VERSION", c"the program and the library are of different versions"),
     (SW_ERROR_ARGUMENT, c"SW_ERROR_ARGUMENT", c"an argument is out of range"),
     (SW_ERROR_HANDLE, c"SW_ERROR_HANDLE", c"not a handle, or freed"),
     (SW_ERROR_FORKED, c"SW_ERROR_FORKED", c"the handle belongs to the parent process"),
@@ -105,7 +106,7 @@ const TEXTS: [(sw_status, &CStr, &CStr); 29] = [
     (SW_ERROR_OTHER, c"SW_ERROR_OTHER", c"an error without a number of its own"),
 ];
 
-/// Bytes of an error's text, the ending zero included; longer ones are cut off.
+/// Bytes of an error's text, the ending zero included; of longer ones, the middle is left out.
 const TEXT_BYTES: usize = 1024;
 
 /// A thread's text, in place, so that an error that is expected in the frame path takes no memory.
@@ -131,6 +132,18 @@ impl fmt::Write for Text {
         }
         self.len += fits;
         if fits < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+impl Text {
+    /// A long path may be in the middle; what is wrong with it is said at the end.
+    fn put_without_middle(&mut self, text: &str) {
+        const LEFT_OUT: &str = " … ";
+        let room = (TEXT_BYTES - 1 - LEFT_OUT.len()) / 2;
+        let start = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        let end = (text.len() - room..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+        *self = Self { bytes: [0; TEXT_BYTES], len: 0 };
+        let _ = write!(self, "{}{LEFT_OUT}{}", &text[..start], &text[end..]);
     }
 }
 
@@ -163,7 +176,9 @@ pub(super) fn told(status: sw_status, text: fmt::Arguments) -> Told {
     let _ = LAST.try_with(|last| {
         // The value is made first: what it prints may be the text that stands here.
         let mut fresh = Text { bytes: [0; TEXT_BYTES], len: 0 };
-        let _ = fresh.write_fmt(text);
+        if fresh.write_fmt(text).is_err() {
+            fresh.put_without_middle(&text.to_string());
+        }
         // SAFETY: the cell is this thread's, and nothing in here calls back.
         unsafe { *last.get() = fresh };
     });
@@ -230,8 +245,8 @@ pub(super) fn boundary(call: impl FnOnce() -> Outcome<()>) -> sw_status {
 /// The text of the last error that a call on this thread returned, in English, without a line end; empty if there was
 /// none. A call that succeeds leaves it as it is.
 ///
-/// Never null, and of 1023 bytes at most: a longer one is cut off. It belongs to the library and stays as it is until
-/// the next call on this thread that fails.
+/// Never null, and of 1023 bytes at most: of a longer one, the middle is left out. It belongs to the library and stays
+/// as it is until the next call on this thread that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_last_error() -> *const c_char {
     LAST.try_with(|last| {
@@ -303,9 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
-        let _ = told(SW_ERROR_OTHER, format_args!("{}", "µ".repeat(2000)));
-        assert_eq!(last(), "µ".repeat((TEXT_BYTES - 1) / 2));
+    fn of_a_long_text_the_middle_is_left_out() {
+        let _ = told(SW_ERROR_OTHER, format_args!("can't create {}: {}", "µ".repeat(2000), "the disk is full"));
+        let text = last();
+        assert!(text.len() < TEXT_BYTES && text.len() > TEXT_BYTES - 8, "{}", text.len());
+        assert!(text.starts_with("can't create µ") && text.contains("µ … µ"), "{text}");
+        assert!(text.ends_with("µ: the disk is full"), "{text}");
+        let _ = told(SW_ERROR_OTHER, format_args!("{}", "a".repeat(TEXT_BYTES - 1)));
+        assert_eq!(last(), "a".repeat(TEXT_BYTES - 1));
         let _ = told(SW_ERROR_OTHER, format_args!("a zero \0 inside"));
         assert_eq!(last(), "a zero ? inside");
         let _ = told(SW_ERROR_OTHER, format_args!("one\nline\r\tof {}", "a µ"));

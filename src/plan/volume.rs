@@ -18,6 +18,8 @@ const AUTO_PRESHIFT_BITS: u32 = 9;
 const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;
 // The head of a shard, 16 bytes a minishard, is read as a whole: 16 MiB.
 const MINISHARD_BITS_WRITTEN_MAX: u32 = 20;
+// Of the number by which a chunk is known.
+const ID_BITS: u32 = 64;
 // Of shards that are listed: all of them are open at once, so no process could have more.
 const SHARD_BITS_LISTED_MAX: u32 = 20;
 // An unbounded volume gets names of eight digits for its shards.
@@ -289,14 +291,19 @@ impl SpecRequest<'_> {
         }
         let [preshift, minishard, shard_bits] =
             [volume.preshift_bits, volume.minishard_bits, volume.shard_bits].map(|bits| bits.map(u32::from));
+        if let Some(bits) = preshift.filter(|bits| *bits > ID_BITS) {
+            return Err(Error::config("volume.preshift_bits", bits, format!("at most {ID_BITS} are possible")));
+        }
         let total: u32 = self.ids.total();
         let (preshift_bits, minishard_bits, shard_bits) = match volume.hash {
             VolumeHash::Identity => {
                 let lowest = self.lowest(shard, preshift, minishard)?;
                 let preshift_bits = preshift
                     .unwrap_or_else(|| minishard.map_or(lowest.min(AUTO_PRESHIFT_BITS), |m| lowest.saturating_sub(m)));
-                let auto =
-                    if self.bounded { total.saturating_sub(lowest) } else { SHARD_BITS_UNBOUNDED.min(64 - lowest) };
+                let auto = match self.bounded {
+                    true => total.saturating_sub(lowest),
+                    false => SHARD_BITS_UNBOUNDED.min(ID_BITS.saturating_sub(lowest)),
+                };
                 (preshift_bits, lowest.saturating_sub(preshift_bits), shard_bits.unwrap_or(auto))
             }
             VolumeHash::Murmurhash3X86_128 => {
@@ -318,7 +325,7 @@ impl SpecRequest<'_> {
                 format!("at most {MINISHARD_BITS_WRITTEN_MAX} are possible: readers load 16 bytes a minishard first");
             return Err(Error::config("volume.minishard_bits", minishard_bits, reason));
         }
-        if preshift_bits + minishard_bits + shard_bits > 64 {
+        if preshift_bits + minishard_bits + shard_bits > ID_BITS {
             let value = format_args!("{preshift_bits} + {minishard_bits} + {shard_bits}").to_string();
             let reason = "preshift_bits, minishard_bits and shard_bits are at most 64 together";
             return Err(Error::config("volume.shard_bits", value, reason));
@@ -346,13 +353,21 @@ impl SpecRequest<'_> {
         let affordable = |&lowest: &u32| {
             lowest <= AUTO_SHARD_CHUNKS.ilog2() && self.bytes.checked_shl(lowest).is_some_and(|b| b <= AUTO_SHARD_BYTES)
         };
-        if let Some(given) = given.filter(|given| *given <= 64 && fits(given)) {
+        if let Some(given) = given.filter(|given| *given > ID_BITS || fits(given)) {
             return Ok(given);
         }
         let possible: Vec<u32> =
             (least..=total.max(least).min(64)).filter(|lowest| given.is_none() && fits(lowest)).collect();
         let largest = possible.iter().copied().rev().find(affordable);
         largest.or_else(|| possible.first().copied()).ok_or_else(|| {
+            if let (Some(preshift), Some(minishard), Some(given)) = (preshift, minishard, given) {
+                let [x, y, z] = self.ids.of_lowest(given.min(total)).map(|bits| 1u64 << bits);
+                let reason = format!(
+                    "preshift_bits {preshift} and minishard_bits {minishard} make a shard a box of {x}x{y}x{z} chunks \
+                     along x, y and z; give these bits, or the size of shards, and leave the others to be chosen"
+                );
+                return Error::config("dims.shard", format_args!("{shard:?} chunks"), reason);
+            }
             let boxes = (0..=total.min(12)).map(|lowest| self.ids.of_lowest(lowest).map(|bits| 1u64 << bits));
             let boxes: Vec<_> = boxes.map(|[x, y, z]| format!("{x}x{y}x{z}")).collect();
             let reason = format!(
@@ -449,6 +464,13 @@ mod tests {
         refused(config(dims(None), hashed), "number of frames");
         let few = Volume { shard_bits: Some(3), ..Volume::default() };
         refused(config(dims(None), few), "leave shard_bits out");
+        let bits = |preshift, minishard| {
+            let bits = Volume { preshift_bits: Some(preshift), minishard_bits: Some(minishard), ..Volume::default() };
+            config(vec![Dim::z(64).chunk(4).shard(16), Dim::y(100).chunk(10), Dim::x(70).chunk(10)], bits)
+        };
+        refused(bits(65, 0), "volume.preshift_bits = 65: at most 64");
+        refused(bits(50, 20), "at most 64 together");
+        refused(bits(0, 0), "preshift_bits 0 and minishard_bits 0 make a shard a box of 1x1x1 chunks");
         let mut five = dims(Some(3));
         five.insert(0, Dim::time(4));
         refused(config(five, Volume::default()), "zarr3");

@@ -247,7 +247,7 @@ unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
     // The last two dimensions have no place in it. SAFETY: here and below, as the caller promises.
     let order = unsafe { list_up_to(order, count, config.dim_count.saturating_sub(2), names) }?;
     // SAFETY: as above.
-    let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "sw_config.acquisition_order") }?.to_owned());
+    let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "one of sw_config.acquisition_order") }?.to_owned());
     order.iter().map(name_of).collect()
 }
 

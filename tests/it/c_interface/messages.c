@@ -156,6 +156,23 @@ static void documents_are_refused_in_plain_words(void) {
     RIGHT(sw_dataset_free(dataset));
 }
 
+/* As sw_create refuses it. */
+static void what_an_array_alone_has_no_place_for_is_told_in_time(void) {
+    config = good(), config.bare = 1, config.name = "a";
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "an array alone has no place for name");
+    config = good(), config.bare = 1, config.record_roi = 1;
+    SAYS(SW_ERROR_CONFIG, sw_memory_needed(&config, &memory), "an array alone has no place for record_roi");
+}
+
+static void texts_are_told_in_plain_words(void) {
+    config = good(), config.name = "ab\xff";
+    SAYS(SW_ERROR_ARGUMENT, sw_memory_needed(&config, &memory), "sw_config.name is not UTF-8 from byte 2 on");
+    config = good();
+    const char *const order[] = {NULL};
+    config.acquisition_order = order, config.acquisition_order_count = 1;
+    SAYS(SW_ERROR_NULL, sw_memory_needed(&config, &memory), "one of sw_config.acquisition_order is null");
+}
+
 /* Others may well be free. */
 static void a_certain_buffer_is_the_one_that_is_named(void) {
     static sw_dim deep[] = {{.name = "t", .kind = SW_DIM_TIME, .chunk = 4, .shard = 4},
@@ -166,8 +183,8 @@ static void a_certain_buffer_is_the_one_that_is_named(void) {
     config = good(), config.dims = deep;
     RIGHT(sw_create(path("certain"), &config, &acquisition));
     RIGHT(sw_acquire(acquisition, 0, &frame));
-    SAYS(SW_ERROR_NULL, sw_commit(acquisition, NULL, 0, NULL), "the frame is empty");
-    SAYS(SW_ERROR_NULL, sw_discard(acquisition, NULL), "the frame is empty");
+    SAYS(SW_ERROR_NULL, sw_commit(acquisition, NULL, 0, NULL), "frame is null");
+    SAYS(SW_ERROR_NULL, sw_discard(acquisition, NULL), "frame is null");
     RIGHT(sw_commit(acquisition, &frame, SW_NEXT, NULL));
     char expected[64];
     snprintf(expected, sizeof expected, "buffer %u is not free", frame.index);
@@ -291,6 +308,8 @@ int main(int argc, char **argv) {
     lists_without_a_length();
     fields_of_documents_have_the_names_of_documents();
     documents_are_refused_in_plain_words();
+    what_an_array_alone_has_no_place_for_is_told_in_time();
+    texts_are_told_in_plain_words();
     a_certain_buffer_is_the_one_that_is_named();
     counts_are_checked_before_anything_is_read();
     sizes_are_told_with_their_bounds();

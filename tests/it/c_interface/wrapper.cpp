@@ -50,7 +50,7 @@ static int frames_go_back(const char *path) {
         HOLDS(!kept && moved && moved.bytes() == 256);
         std::memset(moved.data(), 1, moved.bytes());
         HOLDS(moved.try_commit(0) == SW_OK && !moved);
-        HOLDS(moved.try_commit(1) == SW_ERROR_NULL && std::strstr(sw_last_error(), "the frame is empty"));
+        HOLDS(moved.try_commit(1) == SW_ERROR_NULL && std::strstr(sw_last_error(), "frame is null"));
         HOLDS(moved.try_discard() == SW_OK);
         dropped = Frame();
     }
