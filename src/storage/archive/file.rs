@@ -276,7 +276,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether room can be reserved where the file is.
+    /// Whether room can be reserved where the file is: asked where it is to grow.
     pub(crate) fn reserves(&self) -> bool {
         let _tail = self.tail();
         let end = self.table().end;
