@@ -35,8 +35,8 @@ type MmPlane = [u64; 5];
 
 /// The index of one file.
 pub(crate) struct MmIndex {
-    summary: Value,
-    entries: Vec<MmPlane>,
+    pub(crate) summary: Value,
+    pub(crate) entries: Vec<MmPlane>,
 }
 
 impl MmIndex {
@@ -124,6 +124,16 @@ fn continuations(path: &Path) -> Vec<PathBuf> {
 /// One position of those that there are.
 pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<Series>, path: &Path) -> Result<u64, Failure> {
     let list: Vec<_> = positions.iter().map(u64::to_string).collect();
+    choose_listed(positions, &list, series, path)
+}
+
+/// The same, of positions that are called otherwise in a list.
+pub(crate) fn choose_listed(
+    positions: &BTreeSet<u64>,
+    list: &[String],
+    series: Option<Series>,
+    path: &Path,
+) -> Result<u64, Failure> {
     let first = positions.first().copied().unwrap_or(0);
     match series {
         Some(Series::All(at)) => Ok(positions.iter().nth(at).copied().unwrap_or(first)),

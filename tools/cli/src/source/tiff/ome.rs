@@ -117,9 +117,13 @@ fn choose<'a>(
                 );
                 return Err(Failure::Usage(why));
             };
-            notes.push(format!(
-                "this file holds image {number} of {count}; --series N chooses another, --series all takes them all"
-            ));
+            let is_there = |image: &OmeImage| stack.is_some_and(|stack| is_beside(stack, image));
+            let mut others = ome.images.iter().enumerate().filter(|(other, _)| *other != number);
+            if others.any(|(_, image)| image.as_ref().is_ok_and(is_there)) {
+                notes.push(format!(
+                    "this file holds image {number} of {count}; --series N chooses another, --series all takes them all"
+                ));
+            }
             number
         }
     };
@@ -136,6 +140,12 @@ fn holds(stack: &Stack, ome: &Ome, image: &OmeImage) -> bool {
         (Some(file), _) => Some(file.as_ref()) == name,
         (None, _) => true,
     })
+}
+
+/// Whether the first plane of an image is in this file or in another one beside it.
+fn is_beside(stack: &Stack, image: &OmeImage) -> bool {
+    let file = image.blocks.first().and_then(|block| block.file.as_ref());
+    file.is_none_or(|name| sibling(&stack.path, name).is_ok())
 }
 
 fn label(image: &Result<OmeImage, String>) -> String {
