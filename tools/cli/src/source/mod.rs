@@ -31,7 +31,7 @@ use crate::failure::Failure;
 pub(crate) use files::follow_links_anywhere;
 #[cfg(test)]
 pub(crate) use recording::Counting;
-pub(crate) use recording::{FrameSource, Recording};
+pub(crate) use recording::{CameraRegion, FrameSource, Recording};
 
 /// Opens what the command line names, to write its frames to `output`. `series`: which of several images. `memory`
 /// bounds what a source may hold.

@@ -1,14 +1,15 @@
 //! Micro-Manager's files of one image each, whose names say which plane they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::files::{open_regular, stays_inside};
-use super::recording::named_channel;
+use super::recording::{CameraRegion, named_channel};
 use super::tiff::mmstack::{self, choose_position};
 use super::tiff::planes::RecordingFacts;
 use super::tiff::stack::Stack;
@@ -110,8 +111,10 @@ pub(super) fn find_one<'a>(
         let said = channels.iter().map(|channel| said(named(channel)).unwrap_or_else(|name| named_channel(&name)));
         axes.channels = said.collect();
     }
+    let (region, note) = region(path);
+    axes.region = region;
     let mut planes = RecordingFacts::room(&axes, here.len() as u64).map_err(|why| cannot("read", path, why))?;
-    let mut notes = Vec::new();
+    let mut notes: Vec<_> = note.into_iter().collect();
     for (file, (image, name)) in here.iter().enumerate() {
         stays_inside(path, image).map_err(|why| refused(image, why))?;
         let stack = Stack::open(image)?;
@@ -141,14 +144,37 @@ struct Metadata {
 
 /// `Summary` of `metadata.txt`; nothing if there is none, or only half of it.
 pub(super) fn summary(path: &Path) -> Value {
-    let read = || {
-        let file = path.join("metadata.txt");
-        stays_inside(path, &file).ok()?;
-        let file = open_regular(&file).ok()?;
-        let is_short = file.metadata().ok()?.len() < METADATA_BYTES_MAX;
-        is_short.then(|| serde_json::from_reader::<_, Metadata>(BufReader::new(file)).ok())?
-    };
-    read().unwrap_or_default().summary
+    metadata::<Metadata>(path).unwrap_or_default().summary
+}
+
+/// What is read of an image in `metadata.txt`.
+#[derive(Deserialize)]
+struct ImageMetadata {
+    #[serde(default, rename = "ROI")]
+    region: Value,
+}
+
+/// The part of the sensor that `metadata.txt` names for all images, or that it changes.
+fn region(path: &Path) -> (Option<CameraRegion>, Option<String>) {
+    let images = metadata::<HashMap<String, ImageMetadata>>(path).unwrap_or_default();
+    let mut regions = images.values().filter_map(|image| CameraRegion::of(&image.region));
+    let first = regions.next();
+    match first.zip(regions.find(|region| Some(*region) != first)) {
+        None => (first, None),
+        Some(_) => {
+            let why = "the camera's region of interest changes in metadata.txt, and is not kept";
+            (None, Some(why.to_owned()))
+        }
+    }
+}
+
+/// What is asked for of `metadata.txt`.
+fn metadata<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let file = path.join("metadata.txt");
+    stays_inside(path, &file).ok()?;
+    let file = open_regular(&file).ok()?;
+    let is_short = file.metadata().ok()?.len() < METADATA_BYTES_MAX;
+    is_short.then(|| serde_json::from_reader(BufReader::new(file)).ok())?
 }
 
 #[cfg(test)]
