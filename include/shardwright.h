@@ -346,8 +346,13 @@ typedef struct sw_config {
     // What that function gets. Default null.
     void *own_buffers_context;
     // How the camera's pixels lie in frame buffers, and in what sw_append is given. Without `buffer_bytes`, packed
-    // pixels follow each other throughout a frame; with it, each row begins with a byte of its own. All but
-    // SW_PIXELS_PLAIN become SW_U16. Default SW_PIXELS_PLAIN.
+    // pixels follow each other throughout a frame; with it, each row begins with a byte of its own. They and
+    // SW_PIXELS_BIG_ENDIAN become SW_U16.
+    //
+    // With SW_PIXELS_RGB and SW_PIXELS_RGBA, a buffer holds a picture: a frame of each channel, which is the outer
+    // dimension that changes fastest and has 3 or 4 elements. sw_commit takes the number of the first of them, a
+    // multiple of 3 or 4, and all get its record; frames are counted everywhere, but buffers by `ring_frames` and in
+    // sw_buffers. Default SW_PIXELS_PLAIN.
     sw_pixel_format pixel_format;
     // How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
     // Pixels are shifted down by that many. Only of SW_U16, with SW_PIXELS_PLAIN or SW_PIXELS_BIG_ENDIAN. Default 0.
@@ -604,7 +609,7 @@ typedef struct sw_latency {
 typedef struct sw_layout {
     // sizeof(sw_layout).
     size_t size;
-    // Bytes of one frame without gaps between its rows, as sw_append takes it.
+    // Bytes of one frame, or picture, without gaps between its rows, as sw_append takes it.
     size_t frame_bytes;
     // Bytes of one ring buffer that a camera may write.
     size_t buffer_bytes;
@@ -918,36 +923,6 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // kerchunk.json: a reference file system, version 1.
 #define SW_MANIFEST_KERCHUNK 4
 
-// As in the array: numbers of the machine's byte order.
-#define SW_PIXELS_PLAIN 0
-
-// 16-bit numbers whose high byte comes first.
-#define SW_PIXELS_BIG_ENDIAN 1
-
-// 10 bits a pixel, lowest bit first: four pixels in five bytes.
-#define SW_PIXELS_MONO10P 2
-
-// 12 bits a pixel, lowest bit first: two pixels in three bytes.
-#define SW_PIXELS_MONO12P 3
-
-// 14 bits a pixel, lowest bit first: four pixels in seven bytes.
-#define SW_PIXELS_MONO14P 4
-
-// Two 10-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
-#define SW_PIXELS_MONO10_PACKED 5
-
-// Two 12-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
-#define SW_PIXELS_MONO12_PACKED 6
-
-// Rows become columns.
-#define SW_ORIENTATION_TRANSPOSE 1
-
-// The last row becomes the first, after that.
-#define SW_ORIENTATION_FLIP_ROWS 2
-
-// The last column becomes the first, after that.
-#define SW_ORIENTATION_FLIP_COLUMNS 4
-
 // There are no levels.
 #define SW_PYRAMID_NONE 0
 
@@ -990,6 +965,43 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // From the level on at which planes are no further apart than pixels are.
 #define SW_DEPTH_AUTO 2
+
+// As in the array: numbers of the machine's byte order.
+#define SW_PIXELS_PLAIN 0
+
+// 16-bit numbers whose high byte comes first.
+#define SW_PIXELS_BIG_ENDIAN 1
+
+// 10 bits a pixel, lowest bit first: four pixels in five bytes.
+#define SW_PIXELS_MONO10P 2
+
+// 12 bits a pixel, lowest bit first: two pixels in three bytes.
+#define SW_PIXELS_MONO12P 3
+
+// 14 bits a pixel, lowest bit first: four pixels in seven bytes.
+#define SW_PIXELS_MONO14P 4
+
+// Two 10-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
+#define SW_PIXELS_MONO10_PACKED 5
+
+// Two 12-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
+#define SW_PIXELS_MONO12_PACKED 6
+
+// Three samples a pixel, which follow each other, each as in the array: RGB, BGR. A buffer holds a picture, which is a
+// frame of each channel, under numbers that follow each other.
+#define SW_PIXELS_RGB 7
+
+// Four samples a pixel, as of SW_PIXELS_RGB: RGBA, BGRA.
+#define SW_PIXELS_RGBA 8
+
+// Rows become columns.
+#define SW_ORIENTATION_TRANSPOSE 1
+
+// The last row becomes the first, after that.
+#define SW_ORIENTATION_FLIP_ROWS 2
+
+// The last column becomes the first, after that.
+#define SW_ORIENTATION_FLIP_COLUMNS 4
 
 // Nothing: the field is 0, or NaN if it is a floating-point one.
 #define SW_VALUE_NONE 0
@@ -1264,6 +1276,8 @@ sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, 
 // Colours that lie plane by plane are frames already, which sw_append takes. Whoever commits frames on another thread
 // meanwhile may get a number between those of a picture. After single frames, a picture is refused until they are as
 // many as `samples`, or a multiple.
+//
+// With SW_PIXELS_RGB or SW_PIXELS_RGBA, for cameras that fill the buffers themselves, pictures are copied as they are.
 //
 // Errors: SW_ERROR_CONFIG where there is no such channel, where the next frame's is not the first, where pixels are
 // packed, and for a ring that is too small for a picture; as sw_append.

@@ -229,7 +229,7 @@ impl Acquisition {
                 codec = codec_choice.as_deref().unwrap_or("as configured"),
                 chunk = ?plan.array.layout.chunk_shape,
                 shard = ?plan.array.layout.file_shape,
-                ring_frames = plan.ring.frames,
+                ring_frames = plan.ring.buffers,
                 workers = plan.workers,
                 "an acquisition begins"
             );
@@ -261,8 +261,9 @@ impl Acquisition {
     /// A frame that finds the ring full is let go, where that is the policy.
     pub(crate) fn count_dropped(&self, error: &Error) {
         if error.is_ring_full() && self.ring_full == RingFull::DropNewest {
-            self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
-            self.engine.counters.dropped_unnumbered.fetch_add(1, Relaxed);
+            let frames = self.engine.plan.frame.samples() as u64;
+            self.engine.counters.frames_dropped.fetch_add(frames, Relaxed);
+            self.engine.counters.dropped_unnumbered.fetch_add(frames, Relaxed);
         }
     }
 
@@ -359,7 +360,7 @@ impl Acquisition {
         self.image.set_attribute(key, value)
     }
 
-    /// Bytes of one frame without gaps between its rows, as [`append`](Self::append) takes it.
+    /// Bytes of one frame, or picture, without gaps between its rows, as [`append`](Self::append) takes it.
     pub fn frame_bytes(&self) -> usize {
         self.engine.plan.frame.bytes
     }

@@ -260,6 +260,9 @@ pub enum RefusedNumber {
         /// The number of frames that the array holds.
         frames: u64,
     },
+    /// Within a picture, whose channels have numbers that follow each other.
+    #[error("is not that of a picture's first channel, which is a multiple of how many channels it has")]
+    NotFirst,
 }
 
 /// An error of the system, with what there is to do about it.

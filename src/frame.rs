@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::config::PixelFormat::Plain;
+use crate::config::PixelFormat::{Plain, Rgb, Rgba};
 use crate::dtype::Element;
 use crate::engine::{Arrival, Engine};
 use crate::error::{Error, Result};
@@ -40,10 +40,7 @@ impl Lender {
         let plan = &self.engine.plan;
         let roi = plan.frame.roi.as_ref().map(|frame| frame.in_image(roi.unwrap_or_else(|| frame.whole())));
         write_record(loan.record_mut(), record, roi, plan.record.of_the_caller())?;
-        let number = match number {
-            Some(number) => self.engine.numbers.claim(number).map(|()| number)?,
-            None => self.engine.numbers.claim_next()?,
-        };
+        let number = self.engine.numbers.claim_for(number, plan.frame.samples() as u64)?;
         loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
         Ok((number, inside))
     }
@@ -109,14 +106,15 @@ impl FrameMut {
     /// # Errors
     ///
     /// [`Error::Config`] when the array is of another type, or its
-    /// [`pixel_format`](crate::Config::pixel_format) is not plain.
+    /// [`pixel_format`](crate::Config::pixel_format) packs them or has their bytes in another order.
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T]> {
         let plan_frame = &self.lender.engine.plan.frame;
         let dtype = plan_frame.dtype;
         if T::DTYPE != dtype {
             return Err(Error::config("dtype", dtype, format!("its elements are no {}", T::DTYPE)));
         }
-        if let Some(format) = plan_frame.camera.as_ref().map(|camera| camera.format).filter(|format| *format != Plain) {
+        let format = plan_frame.camera.as_ref().map_or(Plain, |camera| camera.format);
+        if !matches!(format, Plain | Rgb | Rgba) {
             let reason = "its pixels are no elements as they lie in the buffer; fill it as bytes";
             return Err(Error::config("pixel_format", format, reason));
         }
@@ -150,6 +148,9 @@ impl FrameMut {
     }
 
     /// Hands the frame to the workers under its number, counted from 0 in acquisition order.
+    ///
+    /// A buffer of [`PixelFormat::Rgb`](crate::PixelFormat) or `Rgba` holds a frame of each channel: `number` is that
+    /// of the first, a multiple of how many there are, and the others follow it.
     ///
     /// Numbers may come out of order and from several threads, as long as none is more than
     /// [`reorder_window`](crate::Acquisition::reorder_window) behind the newest.
@@ -195,7 +196,7 @@ impl FrameMut {
     ///
     /// As of [`commit`](Self::commit), with the frame.
     pub fn try_commit(self, number: Option<u64>, record: Record) -> Result<(), Box<Uncommitted>> {
-        self.hand_over_by(number, record, |loan| (loan.commit(), ()))
+        self.hand_over_by(number, record, |loan, frames| (loan.commit_samples(frames), ()))
     }
 
     /// Which of the ring's buffers this is, always the same memory: below
@@ -227,7 +228,7 @@ impl FrameMut {
         mut self,
         number: Option<u64>,
         record: Record,
-        commit: impl FnOnce(Loan) -> (Frame, T),
+        commit: impl FnOnce(Loan, u32) -> (Frame, T),
     ) -> Result<T, Box<Uncommitted>> {
         let start = Instant::now();
         // A block, because what is borrowed of the lender must have ended before the frame is given back.
@@ -241,13 +242,17 @@ impl FrameMut {
                 keep.store(true, Relaxed);
                 let _ = started.set(start);
             }
-            let (frame, kept) = commit(self.loan);
-            let arrival = Arrival { number, frame: Some(frame), dropped_before: self.dropped_before };
-            // Release: whoever sees it counted sees that its number is claimed.
-            engine.counters.frames_accepted.fetch_add(1, Release);
-            let sent = engine.arrivals.0.try_send(arrival);
-            debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
-            engine.numbers.sent(number);
+            let plan = &engine.plan.frame;
+            let frames = plan.samples() as u32;
+            let (frame, kept) = commit(self.loan, frames);
+            // Release: whoever sees them counted sees that their numbers are claimed.
+            engine.counters.frames_accepted.fetch_add(u64::from(frames), Release);
+            for (number, frame) in (number..).zip(frame.samples(frames, plan.dtype.size() as u32)) {
+                let arrival = Arrival { number, frame: Some(frame), dropped_before: self.dropped_before };
+                let sent = engine.arrivals.0.try_send(arrival);
+                debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
+                engine.numbers.sent(number);
+            }
             // Whoever is told of what happens from here on may close the gate.
             drop(inside);
             engine.pump();
@@ -286,7 +291,7 @@ pub struct FrameView {
 }
 
 impl FrameView {
-    /// The frame's number.
+    /// The frame's number; of a [picture](crate::PixelFormat::Rgb), that of its first channel.
     pub fn number(&self) -> u64 {
         let bytes = self.view.record()[NUMBER_IN_RECORD].try_into().expect("a record starts with 8 bytes of number");
         i64::from_ne_bytes(bytes).cast_unsigned()

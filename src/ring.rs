@@ -29,8 +29,8 @@ pub(crate) struct Buffers {
     free: Receiver<u32>,
     freed: Sender<u32>,
     count: usize,
-    /// For each buffer, who needs its committed frame: the workers together, and each viewer. 0: nobody; it is free or
-    /// on loan.
+    /// For each buffer, who needs its committed frames: the workers together, for each of them, and each viewer. 0:
+    /// nobody; it is free or on loan.
     users: Box<[AtomicU32]>,
     shares: Shares,
 }
@@ -60,12 +60,22 @@ pub(crate) struct Loan {
 #[must_use = "a frame that is not released is lost to the ring"]
 pub(crate) struct Frame {
     index: u32,
+    /// Bytes before its first sample: others of the same pixel.
+    offset: u32,
+}
+
+impl Frame {
+    /// The frames that a buffer holds whose pixels have several samples of so many bytes. It was committed for each.
+    pub(crate) fn samples(self, count: u32, bytes: u32) -> impl Iterator<Item = Self> {
+        (0..count).map(move |sample| Self { index: self.index, offset: self.offset + sample * bytes })
+    }
 }
 
 /// A committed buffer that someone looks at beside the workers. It is not free before the view is dropped.
 pub(crate) struct View {
     ring: Arc<Ring>,
     index: u32,
+    offset: u32,
 }
 
 impl Buffers {
@@ -262,7 +272,8 @@ impl Ring {
         // SAFETY: the buffer is committed: no `Loan` of it exists, and none will before `release` takes the `Frame`,
         // which is borrowed as long as the slice. A frame of another ring would be one of the crate's own mistakes; its
         // index is checked.
-        unsafe { self.memory.pixels.read(frame.index) }
+        let buffer = unsafe { self.memory.pixels.read(frame.index) };
+        &buffer[frame.offset as usize..]
     }
 
     /// The pixels of several frames as one slice, if their buffers follow each other without gaps.
@@ -319,7 +330,7 @@ impl Ring {
     pub(crate) fn view(self: &Arc<Self>, frame: &Frame) -> View {
         // Relaxed: whoever shows the frame is a user of it, and has made its pixels seen.
         self.memory.users[frame.index as usize].fetch_add(1, Ordering::Relaxed);
-        View { ring: self.clone(), index: frame.index }
+        View { ring: self.clone(), index: frame.index, offset: frame.offset }
     }
 
     /// The frame that was committed last, if its buffer still holds it.
@@ -329,7 +340,7 @@ impl Ring {
         // there.
         let join = |users: u32| users.checked_add(1).filter(|&users| users > 1);
         let joined = self.memory.users[index as usize].fetch_update(Ordering::Acquire, Ordering::Relaxed, join);
-        joined.ok().map(|_| View { ring: self.clone(), index })
+        joined.ok().map(|_| View { ring: self.clone(), index, offset: 0 })
     }
 }
 
@@ -350,7 +361,8 @@ impl Drop for Ring {
 impl View {
     pub(crate) fn pixels(&self) -> &[u8] {
         // SAFETY: the buffer is committed, and stays so while this view counts as a user.
-        unsafe { self.ring.memory.pixels.read(self.index) }
+        let buffer = unsafe { self.ring.memory.pixels.read(self.index) };
+        &buffer[self.offset as usize..]
     }
 
     pub(crate) fn record(&self) -> &[u8] {
@@ -388,21 +400,26 @@ impl Loan {
 
     /// The buffer is filled; nobody writes it any more.
     pub(crate) fn commit(self) -> Frame {
-        let (frame, ring) = self.commit_for(1);
+        self.commit_samples(1)
+    }
+
+    /// As [`commit`](Self::commit) of a buffer that holds several frames, which are [samples](Frame::samples) of it.
+    pub(crate) fn commit_samples(self, frames: u32) -> Frame {
+        let (frame, ring) = self.commit_for(frames);
         drop(ring);
         frame
     }
 
-    /// As [`commit`](Self::commit), and the caller goes on looking at it.
-    pub(crate) fn commit_viewed(self) -> (Frame, View) {
-        let (frame, ring) = self.commit_for(2);
-        let view = View { ring, index: frame.index };
+    /// The same, and the caller goes on looking at it.
+    pub(crate) fn commit_viewed(self, frames: u32) -> (Frame, View) {
+        let (frame, ring) = self.commit_for(frames + 1);
+        let view = View { ring, index: frame.index, offset: 0 };
         (frame, view)
     }
 
     fn commit_for(self, users: u32) -> (Frame, Arc<Ring>) {
         let loan = std::mem::ManuallyDrop::new(self);
-        let frame = Frame { index: loan.index };
+        let frame = Frame { index: loan.index, offset: 0 };
         // SAFETY: the loan is never used again, not even by its `Drop`; its share of the ring moves out of it.
         let ring = unsafe { std::ptr::read(&loan.ring) };
         // Release: who views the frame sees what was filled in. The workers get it through a queue.

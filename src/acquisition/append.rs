@@ -59,7 +59,8 @@ impl<'a> BufferSource<'a> {
 
 impl Acquisition {
     /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next
-    /// numbers.
+    /// numbers. Of [`PixelFormat::Rgb`](crate::PixelFormat) and `Rgba` whole pictures, each of which counts as a frame
+    /// of every channel.
     ///
     /// # Errors
     ///
@@ -138,7 +139,7 @@ impl Acquisition {
         let (frames, frame_stride) = part.rows(pixels.row_stride).frames(pixels.bytes)?;
         // Before a full ring lets frames go that no record would have been for.
         self.check_record(&record)?;
-        let mut done = Appended::default();
+        let (mut done, samples) = (Appended::default(), self.engine.plan.frame.samples() as u64);
         for at in 0..frames {
             match self.check_next().and_then(|()| buffers.next()) {
                 Ok(mut slot) => {
@@ -148,7 +149,7 @@ impl Acquisition {
                     if let Err(error) = slot.hand_over(None, record) {
                         return done.unless_some(error);
                     }
-                    done.frames += 1;
+                    done.frames += samples;
                 }
                 Err(error) => {
                     if let Err(error) = self.let_go(1, error, &mut done) {
@@ -165,15 +166,16 @@ impl Acquisition {
         self.engine.numbers.check_next().or_else(|error| self.check().and(Err(error)))
     }
 
-    /// Lets this many frames go that got no buffers, if that is the policy; otherwise the error why they got none.
-    pub(super) fn let_go(&self, frames: usize, error: Error, done: &mut Appended) -> Result<()> {
+    /// Lets the frames of so many buffers go that were not to be had, if that is the policy; otherwise the error why.
+    pub(super) fn let_go(&self, buffers: usize, error: Error, done: &mut Appended) -> Result<()> {
         if !error.is_ring_full() || self.ring_full != RingFull::DropNewest {
             return Err(error);
         }
-        for _ in 0..frames {
-            self.engine.numbers.let_go_next()?;
-            self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
-            done.dropped += 1;
+        let frames = self.engine.plan.frame.samples() as u64;
+        for _ in 0..buffers {
+            self.engine.numbers.let_go_next(frames)?;
+            self.engine.counters.frames_dropped.fetch_add(frames, Relaxed);
+            done.dropped += frames;
         }
         Ok(())
     }

@@ -288,8 +288,8 @@ fn check_name(name: &str) -> Result<()> {
 struct Wanted {
     /// With as much memory as the image may have at a time.
     config: Config,
-    /// The frames that a ring for it alone would have, those that there is memory for, and what all have in common that
-    /// share a ring.
+    /// The buffers that a ring for it alone would have, those for which there is memory, and what all have in common
+    /// that share a ring.
     alone: usize,
     affordable: usize,
     class: (usize, usize),
@@ -303,10 +303,10 @@ impl Wanted {
         let plan = Plan::new(&config)?;
         let buffer_bytes = plan.frame.layout.buffer_bytes;
         let stride = buffer_bytes.next_multiple_of(PAGE);
-        let layers = usize::try_from(plan.layers.frames_a_block()).unwrap_or(usize::MAX).saturating_add(2);
-        let ring_bytes = plan.ring.frames.min(limit.max(layers)) * stride;
+        let layers = plan.buffers_a_block().saturating_add(2);
+        let ring_bytes = plan.ring.buffers.min(limit.max(layers)) * stride;
         Ok(Self {
-            alone: plan.ring.frames,
+            alone: plan.ring.buffers,
             affordable: config.ring_bytes / stride,
             class: (buffer_bytes, plan.record.bytes),
             bytes: expected_bytes(&plan),
@@ -314,7 +314,7 @@ impl Wanted {
         })
     }
 
-    /// The frames of a ring that it shares with those of `all` that are like it.
+    /// The buffers of a ring that it shares with those of `all` that are like it.
     fn with_all(&self, all: &[Self]) -> usize {
         let alike = all.iter().filter(|other| other.class == self.class);
         alike.map(|other| other.alone).fold(0, usize::saturating_add).min(self.affordable).max(self.alone)

@@ -22,10 +22,19 @@ struct End {
     frames: u64,
     /// It was aborted before anything came, or is an image of a plate to which nothing came.
     is_empty: bool,
+    /// Of such an image of a plate, the documents around it that go with it.
+    left_out: Option<Vec<String>>,
     /// No frame came, and there is a dataset that this one was to replace: it need not make room.
     gives_back: bool,
     /// All documents that were to be written are.
     is_told: bool,
+}
+
+impl End {
+    /// Whether the documents that name the image say something else than before.
+    fn changes_lists(&self) -> bool {
+        !self.is_empty || self.left_out.is_some()
+    }
 }
 
 /// A run that ended with an error: what was saved, and what went wrong first.
@@ -135,11 +144,12 @@ impl Acquisition {
         self.write_shape(&mut end, &mut Documents::AtOnce(image.storage()));
         let documents = &mut Documents::AtOnce(image.storage());
         self.write_ending(&mut end, documents);
-        if !end.is_empty || image.root().is_kept() {
+        if end.changes_lists() || image.root().is_kept() {
             let write =
                 || image.root().write_collection(documents).and_then(|()| documents.settle(image.root().path()));
             self.note(caught(write), &mut end);
         }
+        self.leave_out(&mut end);
         self.conclude(end)
     }
 
@@ -148,9 +158,7 @@ impl Acquisition {
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
         // A plate tells of the wells that were written, and labels need their image.
         let is_left_out = nothing_came && self.image.root().plate().is_some() && !self.image.has_labels();
-        if is_left_out {
-            self.image.leave_out(&self.engine.plan);
-        }
+        let left_out = is_left_out.then(|| self.image.unlist());
         let is_empty = is_left_out || (self.engine.aborting.load(Relaxed) && nothing_came);
         let gives_back = nothing_came && self.image.root().replaces();
         let counters = &self.engine.counters;
@@ -162,13 +170,20 @@ impl Acquisition {
         // From now on what was lost is missing for those who look at the counters, too.
         self.engine.counters.frames_missing.store(summary.frames_missing, Relaxed);
         let frames = self.engine.counters.newest_end.load(Relaxed);
-        End { summary, frames, is_empty, gives_back, is_told: !is_empty }
+        End { summary, frames, is_empty, left_out, gives_back, is_told: !is_empty }
     }
 
-    /// An error on the way to the end keeps what was written from being told.
+    /// Takes the documents back of an image to which nothing came, when no others name it any more.
+    fn leave_out(&self, end: &mut End) {
+        if let Some(around) = end.left_out.take() {
+            self.image.leave_out(&self.engine.plan, &around);
+        }
+    }
+
+    /// An error on the way to the end keeps what was written from being told, and what others name from being removed.
     fn note(&self, outcome: Result<()>, end: &mut End) {
         if let Err(error) = outcome {
-            end.is_told = false;
+            (end.is_told, end.left_out) = (false, None);
             self.note_last_documents(error, end.frames, &mut end.summary);
         }
     }
@@ -398,7 +413,7 @@ fn write_together(runs: &[Acquisition]) -> Vec<Result<Summary, Unfinished>> {
             let (mut here, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(run, _)| is_here(run));
             let mut documents = Documents::Together(Vec::new());
             here.iter_mut().for_each(|(run, end)| write(run, end, &mut documents));
-            let anything = here.iter().any(|(_, end)| !end.is_empty) || image.root().is_kept();
+            let anything = here.iter().any(|(_, end)| end.changes_lists()) || image.root().is_kept();
             let written = caught(|| {
                 if phase > 0 && anything {
                     image.root().write_collection(&mut documents)?;
@@ -406,6 +421,7 @@ fn write_together(runs: &[Acquisition]) -> Vec<Result<Summary, Unfinished>> {
                 documents.write(image.storage(), image.root().path())
             });
             if let Err(error) = written {
+                here.iter_mut().for_each(|(_, end)| end.left_out = None);
                 here.iter_mut()
                     .filter(|(_, end)| !end.is_empty)
                     .for_each(|(run, end)| run.note(Err(error.clone()), end));
@@ -413,6 +429,7 @@ fn write_together(runs: &[Acquisition]) -> Vec<Result<Summary, Unfinished>> {
             rest = others;
         }
     }
+    runs.iter().zip(&mut ends).for_each(|(run, end)| run.leave_out(end));
     let outcomes = runs.iter().zip(ends).map(|(run, end)| {
         let outcome = run.conclude(end);
         run.levels.tell_end();

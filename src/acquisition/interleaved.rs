@@ -26,12 +26,15 @@ impl Acquisition {
     /// on another thread meanwhile may get a number between those of a picture. After single frames, a picture is
     /// refused until they are as many as a pixel has samples, or a multiple.
     ///
+    /// Where [`pixel_format`](crate::Config::pixel_format) is `Rgb` or `Rgba`, for cameras that fill the buffers
+    /// themselves, pictures are copied as they are.
+    ///
     /// # Errors
     ///
     /// As [`append`](Self::append); [`Error::Config`] where there is no such channel, where the next frame's is not the
     /// first, where pixels are packed, and for a ring that is too small for a picture.
     pub fn append_interleaved(&self, pixels: &[u8], samples: usize) -> Result<Appended> {
-        let row_stride = self.engine.plan.frame.row_bytes.saturating_mul(samples);
+        let row_stride = self.engine.plan.frame.row_bytes_of(samples);
         self.append_interleaved_with(pixels, samples, row_stride, Record::default())
     }
 
@@ -61,6 +64,9 @@ impl Acquisition {
         record: Record,
         buffers: BufferSource<'_>,
     ) -> Result<Appended> {
+        if samples > 1 && self.engine.plan.frame.samples() == samples {
+            return self.append_within(pixels, row_stride, record, buffers);
+        }
         let picture = Picture::new(&self.engine.plan, self.engine.ring.frames(), samples, row_stride)?;
         self.check_record(&record)?;
         let mut done = Appended::default();
@@ -176,11 +182,7 @@ impl<'a> Picture<'a> {
     /// Copies one sample of each pixel of a row.
     fn take(&self, channel: usize, row: &[u8], out: &mut [u8]) {
         let (size, samples) = (self.sample_bytes, self.samples);
-        if size <= 2 {
-            let interleaved = if samples == 3 { Interleaved::Three } else { Interleaved::Four };
-            return interleaved.channel(size, channel, row, out);
-        }
-        let values = row.chunks_exact(size).skip(channel).step_by(samples);
-        out.chunks_exact_mut(size).zip(values).for_each(|(out, value)| out.copy_from_slice(value));
+        let interleaved = if samples == 3 { Interleaved::Three } else { Interleaved::Four };
+        interleaved.channel(size, channel, row, out);
     }
 }

@@ -143,7 +143,7 @@ impl Level {
         let LevelPlan { path, config, plan, level, frames, of_finest, .. } = planned;
         let image = Arc::new(image.level(planned));
         // Levels of one size share their memory where images do.
-        let ring = if is_shared { RingSource::Shared(plan.ring.frames) } else { RingSource::Own(None) };
+        let ring = if is_shared { RingSource::Shared(plan.ring.buffers) } else { RingSource::Own(None) };
         let begun = caught(|| pool.begin(&image, plan, config, ring, late, Some(finest)));
         let (engine, begun) = begun.inspect_err(|_| image.undo(plan))?;
         let halved = [2, 1].map(|back| level.steps[level.steps.len() - back] == 2);

@@ -84,7 +84,13 @@ pub struct Config {
     pub frame_layout: Option<FrameLayout>,
     /// How the camera's pixels lie in frame buffers, and in what [`append`](crate::Acquisition::append) is given. They
     /// are unpacked by the workers. Without a [`frame_layout`](Self::frame_layout), packed pixels follow each other
-    /// throughout a frame; with one, each row begins with a byte of its own. All but `Plain` become [`Dtype::U16`].
+    /// throughout a frame; with one, each row begins with a byte of its own. They and `BigEndian` become
+    /// [`Dtype::U16`].
+    ///
+    /// With `Rgb` and `Rgba`, a buffer holds a picture: a frame of each channel, which is the outer dimension that
+    /// changes fastest and has 3 or 4 elements. The workers take each sample from where it lies. What is committed is
+    /// the number of the picture's first frame, a multiple of 3 or 4; all of them get its record. Frames are counted
+    /// everywhere, but the ring's buffers by [`Stats::ring_frames`](crate::Stats::ring_frames) and its like.
     pub pixel_format: PixelFormat,
     /// How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
     /// Pixels are shifted down by that many. Only of [`Dtype::U16`], `Plain` or `BigEndian`.

@@ -1,7 +1,7 @@
 //! How a camera's pixels lie in frame buffers.
 
 use crate::named::named;
-use crate::pixels::{Packing, Unpacker};
+use crate::pixels::{Interleaved, Packing, Unpacker};
 
 /// How a camera's pixels lie in frame buffers. The packed ones are called as in GenICam's Pixel Format Naming
 /// Convention; Bayer patterns are packed in the same ways (`BayerRG12p` as `Mono12p`), and become what the sensor saw,
@@ -24,6 +24,11 @@ pub enum PixelFormat {
     Mono10Packed,
     /// Two 12-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
     Mono12Packed,
+    /// Three samples a pixel, which follow each other, each as in the array: RGB, BGR. A buffer holds a picture, which
+    /// is a frame of each channel, under numbers that follow each other.
+    Rgb,
+    /// Four samples a pixel, as of `Rgb`: RGBA, BGRA.
+    Rgba,
 }
 
 named!(PixelFormat, "pixel_format", {
@@ -34,10 +39,25 @@ named!(PixelFormat, "pixel_format", {
     Mono14p => "mono14p",
     Mono10Packed => "mono10packed",
     Mono12Packed => "mono12packed",
+    Rgb => "rgb",
+    Rgba => "rgba",
 });
 
 impl PixelFormat {
-    /// The bytes of `pixels` pixels that follow each other; `None` for plain ones, which have those of their type.
+    /// Samples of a pixel that follow each other, each of which stands in a frame of its own.
+    pub fn samples(self) -> usize {
+        self.interleaved().map_or(1, Interleaved::samples)
+    }
+
+    pub(crate) fn interleaved(self) -> Option<Interleaved> {
+        match self {
+            Self::Rgb => Some(Interleaved::Three),
+            Self::Rgba => Some(Interleaved::Four),
+            _ => None,
+        }
+    }
+
+    /// The bytes of `pixels` pixels that follow each other; `None` for those that have the bytes of the array's type.
     pub fn bytes(self, pixels: usize) -> Option<usize> {
         self.packing(0).map(|packing| Unpacker::new(packing).packed_bytes(pixels))
     }
@@ -46,6 +66,7 @@ impl PixelFormat {
     pub(crate) fn packing(self, unused_low_bits: u32) -> Option<Packing> {
         Some(match self {
             Self::Plain if unused_low_bits == 0 => return None,
+            Self::Rgb | Self::Rgba => return None,
             Self::Plain => Packing::Mono16 { big_endian: cfg!(target_endian = "big"), unused_low_bits },
             Self::BigEndian => Packing::Mono16 { big_endian: true, unused_low_bits },
             Self::Mono10p => Packing::Mono10p,

@@ -24,6 +24,8 @@ pub(super) struct Collection {
     changed: BTreeSet<(String, String)>,
     /// Images whose lists of labels are yet to be written.
     changed_labels: BTreeSet<String>,
+    /// Images that are listed no more, and whose documents may still be there.
+    leaving: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,18 @@ impl Collection {
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.images.iter().any(|image| image.name == name)
+        self.leaving.contains(name) || self.images.iter().any(|image| image.name == name)
+    }
+
+    /// Whether an image lies below a document's group.
+    pub(super) fn needs(&self, key: &str) -> bool {
+        let group = key.strip_suffix(zarr3::DOCUMENT).unwrap_or(key);
+        self.images.iter().any(|image| image.name.starts_with(group))
+    }
+
+    /// Nothing of an image that was taken out is there any more.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.leaving.remove(name);
     }
 
     /// Refuses an image of another version than those that are there.
@@ -124,6 +137,7 @@ impl Collection {
     pub(super) fn unlist(&mut self, name: &str) -> Vec<String> {
         let Some(at) = self.images.iter().position(|image| image.name == name) else { return Vec::new() };
         let ListedImages { field, .. } = self.images.remove(at);
+        self.leaving.insert(name.to_owned());
         if let Some((of, _)) = label::parts(name) {
             if self.has_labels(of) {
                 self.changed_labels.insert(of.to_owned());
@@ -163,13 +177,14 @@ impl Collection {
         let version = self.version.unwrap_or_default();
         let mut root = ome::collection_attributes(version);
         if let Some(plate) = &self.plate {
+            let rows: BTreeSet<_> = self.changed.iter().map(|(row, _)| row).collect();
+            rows.iter().try_for_each(|row| to.put(&zarr3::document_at(row), &zarr3::group(json!({}))))?;
             // What names a group is written behind it.
-            for (row, well) in &self.changed {
+            for (_, well) in &self.changed {
                 let here = || {
                     let fields = self.images.iter().filter_map(|image| Some((image.field.as_ref()?, &image.config)));
                     fields.filter(|(field, _)| field.well(plate) == *well)
                 };
-                to.put(&zarr3::document_at(row), &zarr3::group(json!({})))?;
                 let fields: Vec<_> = here().map(|(field, _)| field).collect();
                 let mut said = ome::plate::well_attributes(version, &fields);
                 if let Some(scene) = ome::scene::scene(here().map(|(field, config)| (&field.name[..], config))) {

@@ -165,17 +165,23 @@ impl ImageWriter {
 
     /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
     pub(crate) fn undo(&self, plan: &Plan) {
-        self.remove_documents(plan);
-        if let Some(name) = &self.name {
-            let _ = caught(|| self.root.unlist_image(&*self.storage, name));
-        }
+        let around = self.unlist();
+        let _ = caught(|| self.root.write_collection(&mut Documents::AtOnce(&*self.storage)));
+        self.leave_out(plan, &around);
     }
 
-    /// Takes the documents back, because nothing came. Those of the dataset are yet to be written.
-    pub(crate) fn leave_out(&self, plan: &Plan) {
+    /// Takes the image out of the dataset's documents, which are yet to be written, because nothing came of it. Returns
+    /// those around it that go with it.
+    pub(crate) fn unlist(&self) -> Vec<String> {
+        self.name.as_ref().map(|name| self.root.unlist(name)).unwrap_or_default()
+    }
+
+    /// Removes its documents and those `around` it, when no others name it any more: a run may be killed at any moment.
+    pub(crate) fn leave_out(&self, plan: &Plan, around: &[String]) {
+        self.root.remove_around(&*self.storage, around);
         self.remove_documents(plan);
         if let Some(name) = &self.name {
-            self.root.leave_out(&*self.storage, name);
+            self.root.forget(name);
         }
     }
 
@@ -188,9 +194,10 @@ impl ImageWriter {
         let (user, own) = (Map::new(), Value::from(Map::new()));
         let state = self.state.lock().unpoisoned();
         let image = self.described(plan, &state, &user, &own);
-        let documents = [image.of_shape(), image.of_attributes()].into_iter().chain(image.entry()).map(|(key, _)| key);
+        let documents = [image.of_attributes(), image.of_shape()].into_iter().chain(image.entry()).map(|(key, _)| key);
         let levels = plan.levels.iter().map(|level| zarr3::document_at(&level.path));
-        for key in records.chain([zarr3::document_at(RECORDS)]).chain(documents).chain(levels) {
+        // What names others goes before them.
+        for key in documents.chain(levels).chain([zarr3::document_at(RECORDS)]).chain(records) {
             let _ = caught(|| Ok(self.storage.remove(&format!("{}{key}", self.prefix))));
         }
         let _ = caught(|| Documents::AtOnce(&*self.storage).settle(self.root.path()));

@@ -200,21 +200,26 @@ impl Root {
 
     /// How many bytes are free on its disk, if shards reserve their room there; `None`: they do not, or nobody knows.
     pub(crate) fn free_for_shards(&self, config: &Config) -> Option<u64> {
-        let (folder, reserves) = match &self.location {
+        let root = match &self.location {
             Location::Storage(_) => return None,
+            Location::Folder(folder) => folder.root(),
+            Location::Archive(file) => file.folder().to_path_buf(),
+        };
+        // In memory, room is reserved for maps alone.
+        if config.storage != StorageKind::Mapped && FileSystem::at(&root).ok()?.is_memory() {
+            return None;
+        }
+        let reserves = match &self.location {
+            Location::Storage(_) => false,
             Location::Folder(folder) => {
-                let root = folder.root();
                 let place = Directory::open(&root, StorageKind::Buffered, config.sync).ok()?;
                 // Its ballast shows whether any can be.
                 drop(place.held_by(folder.held(), folder.path()).with_reserve(self.reserve.clone()));
-                (root, self.reserve.has_ballast())
+                self.reserve.has_ballast()
             }
-            Location::Archive(file) => (file.folder().to_path_buf(), file.archive().reserves()),
+            Location::Archive(file) => file.archive().reserves(),
         };
-        // In memory, room is reserved for maps alone.
-        let is_memory = FileSystem::at(&folder).ok()?.is_memory() && config.storage != StorageKind::Mapped;
-        let free = || system::free_bytes(&File::open(&folder).ok()?).ok()?;
-        if reserves && !is_memory { free() } else { None }
+        if reserves { system::free_bytes(&File::open(&root).ok()?).ok()? } else { None }
     }
 
     /// Whether it is in a storage of the caller's own, of which nobody knows the paths.
@@ -324,21 +329,27 @@ impl Root {
         self.collection().map_or(Ok(()), |mut collection| collection.write(to))
     }
 
-    /// Takes an image out of the collection's documents again, because nothing came of it.
-    pub(super) fn unlist_image(&self, storage: &dyn Storage, name: &str) -> Result<()> {
-        self.leave_out(storage, name);
-        self.write_collection(&mut Documents::AtOnce(storage))
+    /// Takes an image out of the collection's documents, which are yet to be written. Returns those around it that go
+    /// with it. Its name can't be used before it is [forgotten](Self::forget).
+    pub(super) fn unlist(&self, name: &str) -> Vec<String> {
+        self.collection().map(|mut collection| collection.unlist(name)).unwrap_or_default()
     }
 
-    /// The same, but for documents that are written with those of others.
-    pub(super) fn leave_out(&self, storage: &dyn Storage, name: &str) {
-        let Some(mut collection) = self.collection() else { return };
-        for key in collection.unlist(name) {
-            let _ = caught(|| Ok(storage.remove(&key)));
+    /// Removes what was around an image that is listed no more, unless another one has come that needs it.
+    pub(super) fn remove_around(&self, storage: &dyn Storage, around: &[String]) {
+        let Some(collection) = self.collection() else { return };
+        for key in around.iter().filter(|key| !collection.needs(key)) {
+            let _ = caught(|| Ok(storage.remove(key)));
         }
+    }
+
+    /// Nothing is there any more of an image that is listed no more, but perhaps empty folders, which go.
+    pub(super) fn forget(&self, name: &str) {
+        let Some(mut collection) = self.collection() else { return };
         if let Location::Folder(folder) = &self.location {
             remove_empty(&folder.root(), name);
         }
+        collection.forget(name);
     }
 
     pub(super) fn has_image(&self, name: &str) -> bool {

@@ -65,7 +65,7 @@ impl Arena {
             WaitsFor::Device => {
                 let beside_workers = WORKERS_BYTES.saturating_sub(SLOTS_A_WORKER * slots);
                 let spare = beside_workers.max(slots).clamp(SPARE_BYTES_MIN, SPARE_BYTES_MAX);
-                let ring_bytes = plan.ring.frames * plan.frame.layout.buffer_bytes;
+                let ring_bytes = plan.ring.buffers * plan.frame.layout.buffer_bytes;
                 few.max(spare.min(ring_bytes / SHARE_OF_RING).min(JOBS_MAX * slot))
             }
         };

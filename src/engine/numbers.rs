@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use crate::error::{Error, RefusedNumber, Result};
-use crate::sync::Backoff;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Backoff, Mutex, Unpoisoned};
 
 pub(crate) struct Numbers {
     /// `taken[n % len]` is for the largest claimed number of that residue its [`mark`].
@@ -26,6 +26,8 @@ pub(crate) struct Numbers {
     /// How far behind it missing numbers are waited for. It only shrinks.
     patience: AtomicU64,
     leap_max: u64,
+    /// Held by whoever takes several numbers.
+    pictures: Mutex<()>,
 }
 
 /// A number and what became of it, in one word. 0: no number.
@@ -72,6 +74,7 @@ impl Numbers {
             window,
             patience: AtomicU64::new(window),
             leap_max,
+            pictures: Mutex::new(()),
             taken: (0..len).map(|_| AtomicU64::new(0)).collect(),
             settled_end: AtomicU64::new(0),
             claimed_end: AtomicU64::new(0),
@@ -141,9 +144,11 @@ impl Numbers {
         }
     }
 
-    /// Takes the next number for a frame that was let go.
-    pub(crate) fn let_go_next(&self) -> Result<()> {
-        self.claim_next().map(|number| self.let_go(number))
+    /// Takes the next numbers for frames of one buffer that were let go.
+    pub(crate) fn let_go_next(&self, frames: u64) -> Result<()> {
+        let first = self.claim_for(None, frames)?;
+        (first..first + frames).for_each(|number| self.let_go(number));
+        Ok(())
     }
 
     /// Waits for a number no longer, unless somebody brings it.
@@ -248,6 +253,44 @@ impl Numbers {
         }
     }
 
+    /// Takes the numbers of the frames of one buffer, from `number` on, or the next ones; returns the first.
+    pub(crate) fn claim_for(&self, number: Option<u64>, frames: u64) -> Result<u64> {
+        match number {
+            Some(number) if frames == 1 => return self.claim(number).map(|()| number),
+            None if frames == 1 => return self.claim_next(),
+            Some(number) if !number.is_multiple_of(frames) => {
+                return Err(Error::FrameNumber { number, why: RefusedNumber::NotFirst });
+            }
+            _ => {}
+        }
+        // Those of another picture must not push the rest of these out of the window.
+        let _alone = self.pictures.lock().unpoisoned();
+        if let Some(number) = number {
+            return self.claim_all(number, frames).map(|()| number);
+        }
+        let mut backoff = Backoff::default();
+        loop {
+            let first = self.next().next_multiple_of(frames);
+            match self.claim_all(first, frames) {
+                // They were given up just now.
+                Err(Error::FrameNumber { why: RefusedNumber::TooLate { .. }, .. }) => backoff.wait(),
+                other => return other.map(|()| first),
+            }
+        }
+    }
+
+    fn claim_all(&self, first: u64, frames: u64) -> Result<()> {
+        self.claim(first)?;
+        for number in first + 1..first + frames {
+            if let Err(error) = self.claim(number) {
+                // A picture comes as a whole, or not at all.
+                (first..number).for_each(|number| self.let_go(number));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Everything below `end` is settled: such numbers come too late.
     pub(crate) fn settle(&self, end: u64) {
         self.settled_end.store(end, Ordering::Relaxed);
@@ -302,7 +345,7 @@ mod tests {
         assert_eq!(numbers.give_up(2), Outcome::Brought, "it is in the queue");
         numbers.let_go(2);
         assert_eq!(numbers.give_up(2), Outcome::GivenUp);
-        numbers.let_go_next().unwrap();
+        numbers.let_go_next(1).unwrap();
         assert_eq!(numbers.give_up(3), Outcome::GivenUp);
     }
 

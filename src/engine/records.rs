@@ -77,6 +77,11 @@ impl Records {
         for (column, &(offset, bytes)) in open.block.columns.iter_mut().zip(&self.fields) {
             column[place * bytes..][..bytes].copy_from_slice(&record[offset..offset + bytes]);
         }
+        // Frames of one buffer share its record, in which only the first one's number stands.
+        if let Some(numbers) = open.block.columns.first_mut() {
+            numbers[place * size_of::<i64>()..][..size_of::<i64>()]
+                .copy_from_slice(&number.cast_signed().to_ne_bytes());
+        }
         let changed = &open.changed;
         open.changed =
             if changed.is_empty() { place..place + 1 } else { changed.start.min(place)..changed.end.max(place + 1) };

@@ -159,7 +159,7 @@ impl Shared {
     /// already.
     pub(super) fn offer_layer(&self, slot: u32) {
         let frames_waiting = self.layers.in_use() * self.plan.layers.frames_a_cell() as usize;
-        match 2 * frames_waiting > self.ring.frames() {
+        match 2 * frames_waiting > self.ring.frames() * self.plan.frame.samples() {
             true => self.tickets.push(Ticket::Layer(slot)),
             false => self.tickets.push_quietly(Ticket::Layer(slot)),
         }
@@ -175,14 +175,16 @@ impl Shared {
     /// The error of a caller that found no free buffer.
     pub(crate) fn ring_full(&self, waited: Duration) -> Error {
         let (frames, free, counters) = (self.ring.frames(), self.ring.free_frames(), &self.counters);
-        let within =
-            |from: u64, to: u64, limit: usize| usize::try_from(from.saturating_sub(to)).unwrap_or(0).min(limit);
+        let samples = self.plan.frame.samples() as u64;
+        let within = |frames: u64, to: u64, limit: usize| {
+            usize::try_from((frames / samples).saturating_sub(to)).unwrap_or(0).min(limit)
+        };
         // Each of a moment of its own, but never more than there are.
         let released = self.ring.released.load(Relaxed);
         let busy = frames - free.min(frames);
         let own = self.ring.share_held().map_or(busy, |held| held.min(busy));
         let committed = within(counters.frames_accepted.load(Relaxed), released, own);
-        let done = counters.frames_done.load(Relaxed);
+        let done = counters.frames_done.load(Relaxed) / samples;
         let in_work = within(counters.frames_begun.load(Relaxed), done, committed);
         let (on_loan, others) = (own - committed, busy - own);
         Error::RingFull { frames, on_loan, waiting: committed - in_work, in_work, others, waited }
@@ -272,7 +274,7 @@ impl Shared {
             frames_durable,
             frames_missing: counters.frames_missing.load(Relaxed),
             frames_dropped: counters.frames_dropped.load(Relaxed),
-            bytes_in: frames_accepted * self.plan.frame.bytes as u64,
+            bytes_in: frames_accepted * (self.plan.frame.bytes / self.plan.frame.samples()) as u64,
             bytes_out: counters.bytes_out.load(Relaxed),
             ring_free: self.ring.free_frames(),
             ring_frames: self.ring.frames(),

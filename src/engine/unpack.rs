@@ -1,9 +1,10 @@
-//! A tile's part of a frame that does not lie in its buffer as in the array: packed by the camera, or to be turned.
+//! A tile's part of a frame that does not lie in its buffer as in the array: packed by the camera, among other
+//! samples of its pixels, or to be turned.
 
 use crate::config::FrameLayout;
 use crate::dtype::Element;
 use crate::geometry::Tile;
-use crate::pixels::{Plane, Unpacker};
+use crate::pixels::{Interleaved, Plane, Unpacker};
 use crate::plan::{CameraFrame, FramePlan};
 
 /// Pixels that are unpacked at once to where numbers can't lie.
@@ -22,6 +23,9 @@ pub(super) fn gather_camera(
 ) {
     let (at, counts) = ([tile.y, tile.x], [tile.rows, tile.columns]);
     let (layout, element) = (&frame.layout, frame.dtype.size());
+    if let Some(interleaved) = camera.interleaved {
+        return gather_samples((camera, interleaved), frame, buffer, tile, out, stride, unpacked);
+    }
     let Some(unpacker) = &camera.unpacker else {
         let pixels = &buffer[layout.offset..];
         let image = Plane { pixels, row_stride: layout.row_stride, rows: camera.rows, columns: camera.columns };
@@ -36,6 +40,41 @@ pub(super) fn gather_camera(
     unpack(camera, unpacker, layout, buffer, [y, x], columns, unpacked.chunks_mut(row_stride));
     let image = Plane { pixels: unpacked, row_stride, rows, columns };
     camera.orientation.tile(image, element, [0, 0], counts, out, stride);
+}
+
+/// The same of pixels with several samples. The first of those that are wanted is that with which `buffer` begins.
+fn gather_samples(
+    (camera, interleaved): (&CameraFrame, Interleaved),
+    frame: &FramePlan,
+    buffer: &[u8],
+    tile: &Tile,
+    out: &mut [u8],
+    stride: usize,
+    gathered: &mut Vec<u8>,
+) {
+    let (at, counts) = ([tile.y, tile.x], [tile.rows, tile.columns]);
+    let (layout, element) = (&frame.layout, frame.dtype.size());
+    let pixel = interleaved.samples() * element;
+    let ([y, x], [rows, columns]) = camera.orientation.source([camera.rows, camera.columns], at, counts);
+    let row_stride = columns * element;
+    let gather_row = |row: usize, out: &mut [u8]| {
+        let pixels = &buffer[layout.offset + (y + row) * layout.row_stride + x * pixel..];
+        // The buffer may end with the last sample.
+        interleaved.first(element, &pixels[..(columns - 1) * pixel + element], &mut out[..row_stride]);
+    };
+    if camera.orientation == Default::default() {
+        return out.chunks_mut(stride).take(rows).enumerate().for_each(|(row, out)| gather_row(row, out));
+    }
+    gathered.resize(rows * row_stride, 0);
+    gathered.chunks_mut(row_stride).enumerate().for_each(|(row, out)| gather_row(row, out));
+    camera.orientation.tile(
+        Plane { pixels: gathered, row_stride, rows, columns },
+        element,
+        [0, 0],
+        counts,
+        out,
+        stride,
+    );
 }
 
 /// Copies whole rows of a frame from its buffer to `out`, as the array has them, from row `first` on, without gaps.

@@ -21,6 +21,8 @@ use crate::acquisition::append::BufferSource;
 /// meanwhile may get a number between those of a picture. After single frames, a picture is refused until they are as
 /// many as `samples`, or a multiple.
 ///
+/// With SW_PIXELS_RGB or SW_PIXELS_RGBA, for cameras that fill the buffers themselves, pictures are copied as they are.
+///
 /// Errors: SW_ERROR_CONFIG where there is no such channel, where the next frame's is not the first, where pixels are
 /// packed, and for a ring that is too small for a picture; as sw_append.
 #[unsafe(no_mangle)]
@@ -37,7 +39,7 @@ pub unsafe extern "C" fn sw_append_interleaved(
     boundary(|| {
         let run = enter(acquisition)?;
         let samples = samples as usize;
-        let given = run.engine.plan.frame.row_bytes.saturating_mul(samples);
+        let given = run.engine.plan.frame.row_bytes_of(samples);
         let stride = if row_stride == 0 { given } else { row_stride };
         // SAFETY: as the caller promises, which is what the header says.
         let (pixels, record) = unsafe {

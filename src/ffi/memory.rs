@@ -19,6 +19,7 @@ use crate::engine::layer::{Layer, LayerSlot};
 use crate::engine::{Arrival, ShardCell, StageTimes};
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::ring::Frame;
 use crate::shard::Entry;
 use crate::shard::{Shard, WaitsFor};
 use crate::stats::Stage;
@@ -126,12 +127,12 @@ fn needed(config: &Config, has_ring: bool) -> Result<sw_memory> {
 
 fn of_array(config: &Config, plan: &Plan) -> Result<sw_memory> {
     let page = PAGE as u64;
-    let frames = plan.ring.frames as u64;
-    let ring_bytes = frames * (plan.frame.layout.buffer_bytes as u64).next_multiple_of(page);
+    let (buffers, frames) = (plan.ring.buffers as u64, plan.ring.frames as u64);
+    let ring_bytes = buffers * (plan.frame.layout.buffer_bytes as u64).next_multiple_of(page);
 
     let record = plan.record.bytes as u64;
     let record_blocks = plan.ring.window.div_ceil(plan.record.block_frames) + 5;
-    let record_bytes = (frames * record.next_multiple_of(64)).next_multiple_of(page)
+    let record_bytes = (buffers * record.next_multiple_of(64)).next_multiple_of(page)
         + record_blocks * (plan.record.block_frames * record + plan.record.fields.len() as u64 * OVERHEAD);
 
     let (workers, writers) = (plan.workers as u64, WRITES_AT_ONCE as u64);
@@ -151,7 +152,8 @@ fn of_array(config: &Config, plan: &Plan) -> Result<sw_memory> {
     let shard_bytes = shards * a_shard + cells * (size_of::<ShardCell>() as u64 + OVERHEAD) + 2 * 4 * index;
 
     let depth = plan.layers.frames_a_cell();
-    let layer = size_of::<LayerSlot>() as u64 + size_of::<Layer>() as u64 + depth * 8 + OVERHEAD;
+    let places = depth * size_of::<Option<Frame>>() as u64;
+    let layer = size_of::<LayerSlot>() as u64 + size_of::<Layer>() as u64 + places + OVERHEAD;
     let layer_slots = plan.ring.layer_slots as u64;
     let queues =
         frames * (size_of::<Arrival>() as u64 + 3 * OVERHEAD) + layer_slots * 3 * OVERHEAD + (cells * 4 + 256) * 128;
@@ -159,7 +161,8 @@ fn of_array(config: &Config, plan: &Plan) -> Result<sw_memory> {
     let tiles = plan.tiles.len() as u64 * size_of::<crate::geometry::Tile>() as u64;
     let times = (workers + 2) * (Stage::ALL.len() as u64 * STAGE_BYTES + size_of::<StageTimes>() as u64);
     // Two plans exist for a moment.
-    let other_bytes = layer_slots * layer + queues + Loans::bytes(frames) + numbers + 2 * tiles + times + PASSING_BYTES;
+    let other_bytes =
+        layer_slots * layer + queues + Loans::bytes(buffers) + numbers + 2 * tiles + times + PASSING_BYTES;
 
     // A storage of the caller's own can ask for writers, too.
     let may_have_writers = !matches!(config.storage, StorageKind::Mapped | StorageKind::Buffered);

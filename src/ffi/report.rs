@@ -121,7 +121,7 @@ pub const SW_DIMS_MAX: usize = 16;
 pub struct sw_layout {
     /// sizeof(sw_layout).
     pub size: usize,
-    /// Bytes of one frame without gaps between its rows, as sw_append takes it.
+    /// Bytes of one frame, or picture, without gaps between its rows, as sw_append takes it.
     pub frame_bytes: usize,
     /// Bytes of one ring buffer that a camera may write.
     pub buffer_bytes: usize,
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn sw_get_layout(acquisition: *mut sw_acquisition, layout:
             size: size_of::<sw_layout>(),
             frame_bytes: plan.frame.bytes,
             buffer_bytes: plan.frame.layout.buffer_bytes,
-            ring_frames: plan.ring.frames as u64,
+            ring_frames: plan.ring.buffers as u64,
             reorder_window: plan.ring.window,
             dim_count: run.chunk_shape.len() as u64,
             chunk: [0; SW_DIMS_MAX],

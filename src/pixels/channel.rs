@@ -23,7 +23,7 @@ impl Interleaved {
         }
     }
 
-    /// Copies sample `channel` of each pixel of `row` to `out`. Samples have one or two bytes.
+    /// Copies sample `channel` of each pixel of `row` to `out`.
     ///
     /// # Panics
     /// When there are no such samples or no such channel, or when `row` and `out` are not of equally many whole pixels.
@@ -32,13 +32,27 @@ impl Interleaved {
         assert!(channel < self.samples(), "channel {channel} of {}", self.samples());
         assert_eq!(out.len(), pixels * sample_bytes, "whole samples");
         assert_eq!(row.len(), pixels * sample_bytes * self.samples(), "a row of as many pixels");
-        let Some(from_channel) = row.get(channel * sample_bytes..) else { return };
+        if let Some(from_channel) = row.get(channel * sample_bytes..) {
+            self.first(sample_bytes, from_channel, out);
+        }
+    }
+
+    /// As [`channel`](Self::channel) of a row that begins with the sample of its first pixel, and may end with that of
+    /// its last.
+    ///
+    /// # Panics
+    /// When samples have other than 1, 2, 4 or 8 bytes.
+    pub fn first(self, sample_bytes: usize, row: &[u8], out: &mut [u8]) {
         match (self, sample_bytes) {
-            (Self::Three, 1) => gather::<3, 1>(from_channel, out),
-            (Self::Four, 1) => gather::<4, 1>(from_channel, out),
-            (Self::Three, 2) => gather::<6, 2>(from_channel, out),
-            (Self::Four, 2) => gather::<8, 2>(from_channel, out),
-            _ => panic!("samples of {sample_bytes} bytes, possible are 1 and 2"),
+            (Self::Three, 1) => gather::<3, 1>(row, out),
+            (Self::Four, 1) => gather::<4, 1>(row, out),
+            (Self::Three, 2) => gather::<6, 2>(row, out),
+            (Self::Four, 2) => gather::<8, 2>(row, out),
+            (Self::Three, 4) => gather::<12, 4>(row, out),
+            (Self::Four, 4) => gather::<16, 4>(row, out),
+            (Self::Three, 8) => gather::<24, 8>(row, out),
+            (Self::Four, 8) => gather::<32, 8>(row, out),
+            _ => panic!("samples of {sample_bytes} bytes, possible are 1, 2, 4 and 8"),
         }
     }
 }
@@ -63,6 +77,10 @@ fn gather_all<const P: usize, const S: usize>(row: &[u8], out: &mut [u8]) {
     let (pixels, last) = row.as_chunks::<P>();
     let out = out.as_chunks_mut::<S>().0;
     for (place, pixel) in out.iter_mut().zip(pixels) {
+        if S > 4 {
+            *place = std::array::from_fn(|i| pixel[i]);
+            continue;
+        }
         // As one number where there is one so wide: the compiler then shifts and narrows whole vectors.
         let bytes = match P {
             4 => u32::from_ne_bytes(std::array::from_fn(|i| pixel[i])).to_ne_bytes(),
@@ -81,12 +99,12 @@ mod tests {
 
     #[test]
     fn each_channel_is_taken_out_of_rows_of_any_length() {
-        let bytes: Vec<u8> = (0..8 * 300_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let bytes: Vec<u8> = (0..32 * 300_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         let (most, step) = if cfg!(miri) { (20, 9) } else { (300, 1) };
         for (pixels, interleaved, sample_bytes) in (0..most)
             .step_by(step)
             .flat_map(|n| [Interleaved::Three, Interleaved::Four].map(|interleaved| (n, interleaved)))
-            .flat_map(|(n, interleaved)| [1, 2].map(|sample_bytes| (n, interleaved, sample_bytes)))
+            .flat_map(|(n, interleaved)| [1, 2, 4, 8].map(|sample_bytes| (n, interleaved, sample_bytes)))
         {
             let row = &bytes[..pixels * sample_bytes * interleaved.samples()];
             let samples: Vec<&[u8]> = row.chunks(sample_bytes).collect();

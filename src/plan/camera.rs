@@ -3,7 +3,7 @@
 use crate::config::{Config, PixelFormat};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::pixels::{Orientation, Packing, Unpacker};
+use crate::pixels::{Interleaved, Orientation, Packing, Unpacker};
 
 /// The bits of more packed pixels could not be counted.
 const PIXELS_MAX: usize = usize::MAX >> 5;
@@ -14,6 +14,8 @@ pub(crate) struct CameraFrame {
     pub(crate) format: PixelFormat,
     /// `None`: pixels lie as in the array.
     pub(crate) unpacker: Option<Unpacker>,
+    /// `None`: a pixel has one sample.
+    pub(crate) interleaved: Option<Interleaved>,
     pub(crate) orientation: Orientation,
     /// The camera's, before it is turned.
     pub(crate) rows: usize,
@@ -48,8 +50,8 @@ impl CameraFrame {
                 bits => Error::config("unused_low_bits", bits, format!("uint16 may have some, but dtype is {dtype}")),
             });
         }
-        let orientation = config.orientation;
-        if packing.is_none() && orientation == Orientation::default() {
+        let (orientation, interleaved) = (config.orientation, format.interleaved());
+        if packing.is_none() && interleaved.is_none() && orientation == Orientation::default() {
             return Ok(None);
         }
         let (rows, columns) = if orientation.transpose { (columns, rows) } else { (rows, columns) };
@@ -61,13 +63,16 @@ impl CameraFrame {
         };
         let rows_apart = config.frame_layout.is_some() || unpacker.as_ref().is_none_or(fills_bytes);
         let is_packed = packing.is_some_and(|packing| !matches!(packing, Packing::Mono16 { .. }));
-        Ok(Some(Self { format, unpacker, orientation, rows, columns, rows_apart, is_packed }))
+        Ok(Some(Self { format, unpacker, interleaved, orientation, rows, columns, rows_apart, is_packed }))
     }
 
     /// Rows of a frame as it is given, and the bytes of one; a row is the whole frame, where a row need not begin with
     /// a byte of its own.
     pub(super) fn given(&self, element: usize) -> Option<(usize, usize)> {
-        let Some(unpacker) = &self.unpacker else { return Some((self.rows, self.columns.checked_mul(element)?)) };
+        let Some(unpacker) = &self.unpacker else {
+            let samples = self.columns.checked_mul(self.format.samples())?;
+            return Some((self.rows, samples.checked_mul(element)?));
+        };
         let pixels = self.rows.checked_mul(self.columns).filter(|&pixels| pixels < PIXELS_MAX)?;
         Some(match self.rows_apart {
             true => (self.rows, unpacker.packed_bytes(self.columns)),

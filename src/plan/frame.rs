@@ -50,7 +50,7 @@ impl FramePlan {
             Some(camera) => camera.given(element).ok_or_else(too_large)?,
             None => (rows_of_array, array_row_bytes),
         };
-        let bytes = rows * row_bytes;
+        let bytes = rows.checked_mul(row_bytes).filter(|&bytes| bytes < isize::MAX as usize).ok_or_else(too_large)?;
         let layout =
             config.frame_layout.unwrap_or(FrameLayout { buffer_bytes: bytes, offset: 0, row_stride: row_bytes });
         let needed = (rows - 1)
@@ -87,6 +87,16 @@ impl FramePlan {
 }
 
 impl FramePlan {
+    /// Frames that a buffer holds: those of all samples of its pixels.
+    pub(crate) fn samples(&self) -> usize {
+        self.camera.as_ref().map_or(1, |camera| camera.format.samples())
+    }
+
+    /// Bytes of a row of pixels with this many samples that follow each other.
+    pub(crate) fn row_bytes_of(&self, samples: usize) -> usize {
+        if self.samples() == samples { self.row_bytes } else { self.row_bytes.saturating_mul(samples) }
+    }
+
     /// Refuses what is no part of a frame, or may not be one.
     pub(crate) fn check_roi(&self, roi: Roi) -> Result<&RoiPlan> {
         let Some(plan) = &self.roi else {

@@ -97,7 +97,8 @@ impl Plan {
     pub(crate) fn check_memory(&self, config: &Config) -> Result<()> {
         let Some(memory) = system::memory_bytes() else { return Ok(()) };
         let stride = self.frame.layout.buffer_bytes.next_multiple_of(PAGE) as u64;
-        let requested = (config.ring_bytes as u64 / stride).min(self.frames_total.unwrap_or(u64::MAX)) * stride;
+        let needed = self.frames_total.unwrap_or(u64::MAX).div_ceil(self.frame.samples() as u64);
+        let requested = (config.ring_bytes as u64 / stride).min(needed) * stride;
         if requested <= memory {
             return Ok(());
         }
@@ -132,11 +133,32 @@ impl Plan {
         }
         let mut plan = Self::on_disk(config)?;
         dims::check_names(config)?;
+        plan.check_samples(config)?;
         let Self { frame, layers, shards, shard, frames_total, workers, .. } = &plan;
         let (frames_total, workers, tiles) = (*frames_total, *workers, plan.tiles.len());
         plan.ring = RingPlan::new(config, &Served { frame, layers, shards, shard, frames_total, workers, tiles })?;
         plan.levels = plan.plan_levels(config)?;
         Ok(plan)
+    }
+
+    /// Where a buffer holds a frame of each channel, these follow each other.
+    fn check_samples(&self, config: &Config) -> Result<()> {
+        let (samples, fastest) = (self.frame.samples() as u64, self.order.fastest());
+        if samples == 1 || fastest == samples {
+            return Ok(());
+        }
+        let elements = if fastest == u64::MAX { "no end".to_owned() } else { format!("{fastest} elements") };
+        let reason = format!(
+            "a pixel has {samples} samples, so that the outer dimension that changes fastest, the channel, has as many \
+             elements, but it has {elements}"
+        );
+        Err(Error::config("pixel_format", config.pixel_format, reason))
+    }
+
+    /// Buffers of the ring that hold what the layers of one block need.
+    pub(crate) fn buffers_a_block(&self) -> usize {
+        let buffers = self.layers.frames_a_block().div_ceil(self.frame.samples() as u64);
+        usize::try_from(buffers).unwrap_or(usize::MAX)
     }
 
     fn plan_levels(&self, config: &Config) -> Result<Vec<LevelPlan>> {

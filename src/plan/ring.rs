@@ -21,6 +21,8 @@ const RESERVED_BYTES_MAX: u64 = 4 << 30;
 /// The ring and everything whose number follows from it.
 #[derive(Debug, Default)]
 pub(crate) struct RingPlan {
+    pub(crate) buffers: usize,
+    /// How many its buffers hold: each, one for every sample of a pixel.
     pub(crate) frames: usize,
     /// That it takes less memory than it was given, if that has no other reason than a bound of the ring's.
     pub(crate) note: Option<String>,
@@ -61,15 +63,18 @@ impl RingPlan {
     pub(super) fn new(config: &Config, served: &Served) -> Result<Self> {
         let &Served { frame, layers, shards, shard, frames_total, workers, tiles } = served;
         let total = frames_total.unwrap_or(u64::MAX);
-        let span = layers.frames_a_block();
-        let (frames, note) = frames(config, frame, layers, total)?;
+        let (span, samples) = (layers.frames_a_block(), frame.samples() as u64);
+        let (buffers, note) = buffers(config, frame, layers, total)?;
+        let frames = buffers * samples as usize;
         let shards_a_block = shards.cells_a_block.saturating_mul(shard.across_frame as u64);
         let reserve = shards_a_block.saturating_mul(shard.reserve_bytes).max(1);
         let (live_blocks_max, opens_twice) = descriptors(shards_a_block, config.storage)?;
         let shard_blocks = (256 / shards_a_block).min(RESERVED_BYTES_MAX / reserve).min(live_blocks_max).clamp(4, 64);
 
-        let spare = (frames as u64 / 8).clamp(1, 64);
-        let in_ring = (frames as u64).saturating_sub(span + spare).max(1);
+        let spare = (buffers as u64 / 8).clamp(1, 64);
+        let in_ring = (buffers as u64).saturating_sub(span.div_ceil(samples) + spare).max(1);
+        // From the first frame of a picture to the last of one that is so many later.
+        let in_ring = samples * (in_ring + 1) - 1;
         // The window must not reach over more shards than may be open, or the next one would be waited for for ever.
         let whole_blocks = if shards.has_short_blocks() { (shard_blocks - 2) / 2 } else { shard_blocks - 2 };
         let in_shards = shards.frames_a_block().saturating_mul(whole_blocks);
@@ -82,6 +87,7 @@ impl RingPlan {
         let layer_slots = blocks * layers.cells_a_block + waiting;
         let shard_blocks_ahead = ((64 << 20) / reserve).clamp(1, 16).min(shard_blocks - 2);
         Ok(Self {
+            buffers,
             frames,
             note,
             window,
@@ -139,21 +145,23 @@ fn leap_max(requested: u64, window: u64) -> Result<u64> {
     }
 }
 
-/// How many frames the ring holds: as many as there is memory for, of `total` that will come. And a note, if there is
-/// memory for more of these than a ring can have.
-fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Result<(usize, Option<String>)> {
+/// How many buffers the ring has: as many as there is memory for, of those of the `total` frames that will come. And a
+/// note, if there is memory for more of these than a ring can have.
+fn buffers(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Result<(usize, Option<String>)> {
     let buffer_bytes = frame.layout.buffer_bytes;
     let frame_stride = buffer_bytes.checked_next_multiple_of(PAGE).filter(|&stride| stride > 0).ok_or_else(|| {
         Error::config("frame_layout.buffer_bytes", buffer_bytes, "is no length that a buffer can have")
     })?;
     let requested = config.ring_bytes / frame_stride;
     let affordable = requested.min(RING_FRAMES_MAX);
-    let span = layers.frames_a_block();
+    let (span, samples) = (layers.frames_a_block(), frame.samples() as u64);
+    let total = total.div_ceil(samples);
     // One frame to fill while the layers of one block are complete, and one to spare.
-    let needed = span.saturating_add(2).min(total);
+    let needed = span.div_ceil(samples).saturating_add(2).min(total);
     if (affordable as u64) < needed {
         let bytes = needed.saturating_mul(frame_stride as u64);
-        let needs = format!("a ring of {needed} frames is needed, {bytes} bytes: allow that much");
+        let what = if samples > 1 { "pictures" } else { "frames" };
+        let needs = format!("a ring of {needed} {what} is needed, {bytes} bytes: allow that much");
         let reason = match layers.frames_a_cell() {
             1 => needs,
             deep => format!(

@@ -27,6 +27,10 @@ impl RoiPlan {
         if !config.record_roi {
             return Ok(None);
         }
+        if config.pixel_format.interleaved().is_some() {
+            let reason = format!("{} pictures can't be padded; let the camera give whole ones", config.pixel_format);
+            return Err(Error::config("record_roi", true, reason));
+        }
         let fill = match config.pixel_format.packing(config.unused_low_bits) {
             None => fill.to_vec(),
             Some(Packing::Mono16 { big_endian, unused_low_bits }) => {

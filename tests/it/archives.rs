@@ -14,7 +14,7 @@ use crate::common::child::{child_path, in_child};
 use crate::common::stopped::{commit, finished, layouts, small, sound};
 use crate::common::storage::wait_until;
 use crate::common::zip;
-use crate::common::{frame, movie_config, on_disk, tiny};
+use crate::common::{frame, movie_config, on_disk, recovered, tiny};
 
 fn pixels(path: &Path) -> (Vec<u64>, Vec<u8>) {
     let array = Array::open(path).unwrap();
@@ -303,6 +303,40 @@ fn an_archive_that_another_program_cut_off_ends_the_run() {
     });
     let unfinished = acquisition.finish().unwrap_err().to_string();
     assert!(unfinished.contains("another program cut the archive off"), "{unfinished}");
+}
+
+/// As a kill leaves it where a file grows page by page. What a recovery writes follows what was begun there.
+#[test]
+fn an_archive_that_ends_within_a_document_is_recovered_once() {
+    const PAGE: u64 = 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ozx");
+    let config = Config { checkpoint_every: Duration::from_millis(10), sync: true, ..tiny(None, 32) };
+    let acquisition = Acquisition::create(&path, config).unwrap();
+    let begun = zip::entries(&path).0.into_iter().map(|entry| entry.at).max().unwrap();
+    assert_eq!(acquisition.append(&frame(0, 256)).unwrap().frames, 1);
+    wait_until("the frame is durable", || acquisition.stats().frames_durable == 1);
+    let is_document = |entry: &zip::Entry| !entry.name.starts_with("0/c/") && entry.at > begun;
+    let documents: Vec<_> = zip::entries(&path).0.into_iter().filter(is_document).collect();
+    let bytes = fs::read(&path).unwrap();
+    acquisition.abort();
+    let mut looked = 0;
+    for document in documents {
+        let pages = (document.at.next_multiple_of(PAGE)..document.at + document.len).step_by(PAGE as usize);
+        for end in pages {
+            let cut = folder.path().join(format!("{end}.ozx"));
+            fs::write(&cut, &bytes[..end as usize]).unwrap();
+            assert!(recovered(&cut, true).unwrap().is_needed());
+            let told = format!("{} of {} bytes, cut at {end}", document.name, document.len);
+            assert_eq!(zip::wrong(&cut), [""; 0], "{told}");
+            let again = recovered(&cut, false).unwrap_or_else(|error| panic!("{told}: {error}"));
+            assert!(!again.is_needed(), "{told}: {again:?}");
+            assert_eq!(pixels(&cut), (vec![1, 16, 16], frame(0, 256)), "{told}");
+            sound(&cut);
+            looked += 1;
+        }
+    }
+    assert!(looked > 0, "no document of more than a page was written behind the others");
 }
 
 #[test]

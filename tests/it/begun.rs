@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use crate::common::fault_log::{FaultLog, Op};
-use crate::common::stopped::{files, finished, restore, sound};
+use crate::common::stopped::{check, files, finished, restore, sound};
 use crate::common::{checked, recovered, tiny};
-use serde_json::json;
-use shardwright::offline::{Array, describe};
+use serde_json::{Value, json};
+use shardwright::offline::{Array, Finding, Severity, describe};
 use shardwright::{Acquisition, Config, Dataset, Downsampling, Error, Plate};
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
@@ -140,6 +140,86 @@ fn several_images_are_begun_or_empty_at_any_moment() {
             sound(&path);
         }
         assert!(begun > 1 && begun < moments.len(), "{kind}: {begun}");
+    }
+}
+
+/// The documents of many images are written by several threads, which must not meet at one of them.
+#[test]
+fn no_document_is_written_twice_when_a_plate_begins() {
+    let log = FaultLog::default();
+    let dataset = Dataset::create_in(Arc::new(log.clone())).unwrap().with_plate(Plate::new(2, 3)).unwrap();
+    let names = ["A/1/0", "A/1/1", "A/2/0", "A/3/0", "B/1/0", "A/1/0/labels/cells"];
+    let runs = dataset.acquisitions(names.map(|name| (name, tiny(None, 32)))).unwrap();
+    let mut keys: Vec<_> =
+        log.ops().into_iter().filter_map(|op| if let Op::Put { key, .. } = op { Some(key) } else { None }).collect();
+    keys.sort();
+    let all = keys.len();
+    keys.dedup();
+    assert_eq!(keys.len(), all, "{keys:?}");
+    drop(runs);
+}
+
+/// The images that the documents of a plate name.
+fn named(files: &Files) -> Vec<PathBuf> {
+    let read = |path: &Path| -> Value {
+        let bytes = files.get(&path.join("zarr.json")).unwrap_or_else(|| panic!("{} is named", path.display()));
+        serde_json::from_slice(bytes).unwrap()
+    };
+    let paths = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap().to_owned()).collect()
+    };
+    let wells = paths(&read(Path::new(""))["attributes"]["ome"]["plate"]["wells"]);
+    let of_well = |well: &String| {
+        let images = paths(&read(Path::new(well))["attributes"]["ome"]["well"]["images"]);
+        images.into_iter().map(|image| Path::new(well).join(image)).collect::<Vec<_>>()
+    };
+    wells.iter().flat_map(of_well).collect()
+}
+
+/// Fields to which no frame came leave the plate; at no moment does a document name what is gone.
+#[test]
+fn fields_without_a_frame_are_left_out_when_nothing_names_them() {
+    type End = fn(Vec<Acquisition>);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let together: End = |runs| Acquisition::finish_all(runs).into_iter().for_each(|run| drop(run.unwrap()));
+    let one_by_one: End = |runs| runs.into_iter().for_each(|run| drop(run.finish().unwrap()));
+    for end in [together, one_by_one] {
+        let log = FaultLog::default();
+        let dataset = Dataset::create_in(Arc::new(log.clone())).unwrap().with_plate(Plate::new(2, 3)).unwrap();
+        let names = ["A/1/0", "A/1/1", "A/2/0", "B/3/0"];
+        let runs = dataset.acquisitions(names.map(|name| (name, tiny(None, 32)))).unwrap();
+        assert_eq!(runs[1].append(&[1; 512]).unwrap().frames, 2);
+        let before = log.ops().len();
+        end(runs);
+        let (mut there, mut fewest) = (Files::new(), names.len());
+        for (at, op) in log.ops().into_iter().enumerate() {
+            match op {
+                Op::Put { key, bytes } => drop(there.insert(PathBuf::from(key), bytes)),
+                Op::Remove { key } => drop(there.remove(Path::new(&key))),
+                _ => continue,
+            }
+            if at < before {
+                continue;
+            }
+            restore(&path, &there);
+            // The shards are not among the documents.
+            let is_damage = |found: &Finding| found.severity == Severity::Damage && found.path != "A/1/1/0";
+            let damage: Vec<_> = check(&path).findings.into_iter().filter(is_damage).collect();
+            assert!(damage.is_empty(), "{damage:#?}");
+            let images = named(&there);
+            for image in &images {
+                for document in [image.join("zarr.json"), image.join("0/zarr.json")] {
+                    assert!(there.contains_key(&document), "{} is named", document.display());
+                }
+            }
+            fewest = fewest.min(images.len());
+        }
+        assert_eq!(fewest, 1);
+        let kept = ["zarr.json", "OME/zarr.json", "A/zarr.json", "A/1/zarr.json"];
+        let left: Vec<_> =
+            there.keys().map(|key| key.to_str().unwrap()).filter(|key| key.ends_with("zarr.json")).collect();
+        assert!(left.iter().all(|key| kept.contains(key) || key.starts_with("A/1/1/")), "{left:?}");
     }
 }
 

@@ -24,7 +24,7 @@ impl Drop for Kept {
 }
 
 #[allow(unsafe_code)]
-fn buffers(count: usize, bytes: usize, dropped: &Arc<AtomicU32>) -> (RingBuffers, Vec<usize>) {
+pub(crate) fn buffers(count: usize, bytes: usize, dropped: &Arc<AtomicU32>) -> (RingBuffers, Vec<usize>) {
     let mut pages = vec![Pages([0; 8192]); count];
     let places: Vec<NonNull<u8>> = pages.iter_mut().map(|page| NonNull::from(&mut page.0).cast()).collect();
     let addresses = places.iter().map(|place| place.addr().get()).collect();

@@ -1,10 +1,13 @@
 //! Room on the disk that shards reserve: said when a run begins, and refused where there is not as much.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use shardwright::{Acquisition, Config, Dataset, Dim, Dtype, Error, ErrorKind, Plate};
+use shardwright::{Acquisition, Config, Dataset, Dim, Dtype, Error, ErrorKind, Plate, StorageKind};
 
 use crate::common::on_disk;
+use crate::common::stopped::sound;
+use crate::common::storage::{scratch, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -85,4 +88,20 @@ fn images_that_end_by_themselves_are_taken() {
     runs.into_iter().for_each(Acquisition::abort);
     drop(dataset);
     assert!(!path.exists());
+}
+
+/// Pages of memory are taken when they are written; what is kept for documents moves along with the end.
+#[test]
+fn shards_of_an_archive_in_memory_take_no_more_than_their_frames() {
+    const SHARD: u64 = 4 * MIB;
+    let folder = scratch();
+    let path = folder.path().join("run.ozx");
+    let run = Acquisition::create(&path, Config { storage: StorageKind::Buffered, ..config(None, 4) }).unwrap();
+    assert_eq!(run.append(&vec![7; MIB as usize]).unwrap().frames, 1);
+    let found = || path.metadata().unwrap();
+    wait_until("shards are begun ahead", || found().len() > 4 * SHARD);
+    let (taken, len) = (found().blocks() * 512, found().len());
+    assert!(taken < 5 * MIB, "one frame of a mebibyte takes {taken} bytes of a file of {len}");
+    run.finish().unwrap();
+    sound(&path);
 }

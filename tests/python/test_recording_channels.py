@@ -74,7 +74,7 @@ def test_micro_manager_s_colours_are_kept(replay, tmp_path, said, colors, named)
 def test_recordings_in_folders_of_a_folder_are_named(told, tmp_path, positions):
     for name in positions:
         (tmp_path / "run" / name).mkdir(parents=True)
-        tifffile.imwrite(tmp_path / "run" / name / "img_000000000_DAPI_000.tif", volume(20, 30), **GRAY)
+        tifffile.imwrite(tmp_path / "run" / name / "frame0.tif", volume(20, 30), **GRAY)
     (tmp_path / "run/notes").mkdir()
     (tmp_path / "run/comments.txt").write_text("of nobody")
     error = told("replay", tmp_path / "run", tmp_path / "o", code=3)["error"]

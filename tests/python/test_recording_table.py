@@ -11,6 +11,7 @@ import zarr
 
 import camera_files
 import test_recording_kinds as kinds
+import test_recording_positions as positions
 import test_recording_sets as sets
 from readers import open_zarr_python
 from recordings import GRAY, OME, assert_replayed, in_order, movie, rows_of_guide, tifffile_reads, volume
@@ -184,7 +185,7 @@ def micro_manager(folder):
 
 
 @row("Micro-Manager stacks of positions")
-def positions(folder):
+def stacks_of_positions(folder):
     data = volume(2, 4, 3, 2, 20, 30)
     sets.mm_stack(folder / "both_MMStack.ome.tif", data, positions=(0, 1))
     for number in (0, 1):
@@ -205,6 +206,16 @@ def single_images(folder):
     for t, z, c in np.ndindex(data.shape[:3]):
         tifffile.imwrite(folder / f"img_channel{c:03}_position000_time{t:09}_z{z:03}.tif", data[t, z, c], **GRAY)
     yield folder, [], (np.ascontiguousarray(data.transpose(0, 2, 1, 3, 4)), "tczyx")
+
+
+@row("Micro-Manager folder of positions")
+def folder_of_positions(folder):
+    data = volume(2, 4, 3, 2, 20, 30)
+    positions.single_images(folder / "images", data)
+    positions.stacks(folder / "stacks", data)
+    for number, name in np.ndindex(2, 2):
+        expected = (np.ascontiguousarray(data[number].transpose(0, 2, 1, 3, 4)), "tczyx")
+        yield folder / ["images", "stacks"][name], ["--series", number], expected
 
 
 @row("folder of TIFF files")

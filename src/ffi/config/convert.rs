@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use super::defaults::defaults;
+use super::pixels::{SW_ORIENTATION_FLIP_COLUMNS, SW_ORIENTATION_FLIP_ROWS, SW_ORIENTATION_TRANSPOSE};
 use super::*;
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,

@@ -3,9 +3,11 @@
 
 pub mod convert;
 mod defaults;
+pub mod pixels;
 
 use std::ffi::{c_char, c_void};
 
+use self::pixels::{sw_orientation, sw_pixel_format};
 use super::pointer::{grows, put_text, read, sized_out};
 use super::status::{Outcome, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
 
@@ -164,34 +166,6 @@ pub const SW_MANIFEST_FILES: sw_manifest = 1;
 pub const SW_MANIFEST_INLINED: sw_manifest = 2;
 /// kerchunk.json: a reference file system, version 1.
 pub const SW_MANIFEST_KERCHUNK: sw_manifest = 4;
-
-/// How a camera's pixels lie in frame buffers. The packed ones are called as in GenICam's Pixel Format Naming
-/// Convention; Bayer patterns are packed in the same ways.
-pub type sw_pixel_format = u32;
-/// As in the array: numbers of the machine's byte order.
-pub const SW_PIXELS_PLAIN: sw_pixel_format = 0;
-/// 16-bit numbers whose high byte comes first.
-pub const SW_PIXELS_BIG_ENDIAN: sw_pixel_format = 1;
-/// 10 bits a pixel, lowest bit first: four pixels in five bytes.
-pub const SW_PIXELS_MONO10P: sw_pixel_format = 2;
-/// 12 bits a pixel, lowest bit first: two pixels in three bytes.
-pub const SW_PIXELS_MONO12P: sw_pixel_format = 3;
-/// 14 bits a pixel, lowest bit first: four pixels in seven bytes.
-pub const SW_PIXELS_MONO14P: sw_pixel_format = 4;
-/// Two 10-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
-pub const SW_PIXELS_MONO10_PACKED: sw_pixel_format = 5;
-/// Two 12-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
-pub const SW_PIXELS_MONO12_PACKED: sw_pixel_format = 6;
-
-/// How a frame is turned. Quarter turns are two of them: SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_ROWS turn
-/// counterclockwise, SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_COLUMNS clockwise.
-pub type sw_orientation = u32;
-/// Rows become columns.
-pub const SW_ORIENTATION_TRANSPOSE: sw_orientation = 1;
-/// The last row becomes the first, after that.
-pub const SW_ORIENTATION_FLIP_ROWS: sw_orientation = 2;
-/// The last column becomes the first, after that.
-pub const SW_ORIENTATION_FLIP_COLUMNS: sw_orientation = 4;
 
 /// How four pixels, or eight of two planes, become one in the levels of a pyramid.
 pub type sw_pyramid = u32;
@@ -452,8 +426,13 @@ pub struct sw_config {
     /// What that function gets. Default null.
     pub own_buffers_context: *mut c_void,
     /// How the camera's pixels lie in frame buffers, and in what sw_append is given. Without `buffer_bytes`, packed
-    /// pixels follow each other throughout a frame; with it, each row begins with a byte of its own. All but
-    /// SW_PIXELS_PLAIN become SW_U16. Default SW_PIXELS_PLAIN.
+    /// pixels follow each other throughout a frame; with it, each row begins with a byte of its own. They and
+    /// SW_PIXELS_BIG_ENDIAN become SW_U16.
+    ///
+    /// With SW_PIXELS_RGB and SW_PIXELS_RGBA, a buffer holds a picture: a frame of each channel, which is the outer
+    /// dimension that changes fastest and has 3 or 4 elements. sw_commit takes the number of the first of them, a
+    /// multiple of 3 or 4, and all get its record; frames are counted everywhere, but buffers by `ring_frames` and in
+    /// sw_buffers. Default SW_PIXELS_PLAIN.
     pub pixel_format: sw_pixel_format,
     /// How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
     /// Pixels are shifted down by that many. Only of SW_U16, with SW_PIXELS_PLAIN or SW_PIXELS_BIG_ENDIAN. Default 0.

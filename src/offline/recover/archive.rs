@@ -98,7 +98,11 @@ fn scan(file: &File, len: u64) -> io::Result<Vec<FoundEntry>> {
         let header = window[(at - window_at) as usize..].starts_with(&SIGNATURE).then(|| header_at(file, at, len));
         at = match header.transpose()?.flatten() {
             Some(header) => {
-                let next = at + (header.bytes + header.content.len).next_multiple_of(PAGE);
+                let next = match header.origin.kind {
+                    Kind::Growing => at + (header.bytes + header.content.len).next_multiple_of(PAGE),
+                    // A kill may have left no more of it than its header, and others may stand in its place by now.
+                    Kind::Whole => at + PAGE,
+                };
                 found.push(FoundEntry { header_at: at, header });
                 next
             }

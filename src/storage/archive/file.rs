@@ -257,6 +257,10 @@ impl Archive {
         }
         tail.reserved = ballast;
         self.table().moved(at, new_end);
+        if self.is_filled_when_written(access) {
+            // What was reserved behind the end before would stay the entry's.
+            let _ = system::give_back(&self.file, end, reserved_end.min(at) - end);
+        }
         Ok(end)
     }
 
@@ -276,17 +280,21 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether room can be reserved where the file is.
+    /// Whether room can be reserved where the file is: asked where it is to grow.
     pub(crate) fn reserves(&self) -> bool {
         let _tail = self.tail();
         let end = self.table().end;
         matches!(system::reserve_range(&self.file, end, 1), Ok(true))
     }
 
+    /// Whether entries have no room beforehand. In memory, reserving is filling with pages: see `Directory`.
+    fn is_filled_when_written(&self, access: Access) -> bool {
+        self.file_system.is_memory() && access.way != StorageKind::Mapped
+    }
+
     /// Room on the disk for a range; an error where that is needed and not to be had.
     fn reserve(&self, at: u64, len: u64, access: Access) -> io::Result<bool> {
-        // In memory, reserving is filling with pages: see `Directory`.
-        if access.file_system.is_memory() && access.way != StorageKind::Mapped {
+        if self.is_filled_when_written(access) {
             return Ok(true);
         }
         match system::reserve_range(&self.file, at, len)? {

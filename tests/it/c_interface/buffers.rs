@@ -33,6 +33,20 @@ fn interleaved_colors_become_channels() {
 }
 
 #[test]
+fn a_camera_fills_buffers_with_pictures() {
+    let folder = folder();
+    let path = folder.path().join("pictures.zarr");
+    Program::new("tests/it/c_interface/pictures.c").run(&[&path]);
+    let (shape, picture) = frames(&path.join("0"));
+    assert_eq!(shape, [12, 4, 5, 7]);
+    for number in 0..12 {
+        let places = (0..4).flat_map(|c| (0..5).flat_map(move |y| (0..7).map(move |x| (c, y, x))));
+        let values = places.map(|(c, y, x)| (1000 * number + 100 * y + 4 * x + c) as u16);
+        assert!(picture(number) == values.flat_map(u16::to_le_bytes).collect::<Vec<u8>>(), "picture {number}");
+    }
+}
+
+#[test]
 fn a_region_stands_at_its_place() {
     let folder = folder();
     let path = folder.path().join("roi.zarr");

@@ -19,7 +19,7 @@ use crate::progress::ProgressOutput;
 use crate::report::{Circumstances, Report};
 use crate::run_config::{config, note_of_colors};
 use crate::soak::{self, Diary, Roll};
-use crate::source::{self, FrameSource, Recording};
+use crate::source::{self, CameraRegion, FrameSource, Recording};
 
 /// Runs the command and returns its exit code. Failures before the first frame are errors; later ones are part of the
 /// report.
@@ -105,7 +105,7 @@ fn begin(
     let waits = matches!(config.ring_full, RingFull::Block { .. });
     let acquisition = Acquisition::create(&args.output, config).map_err(Failure::of_output)?;
     let mut resident = || -> Result<Option<Resident>, Failure> {
-        set_bayer(args, &acquisition, source.recording().sides())?;
+        set_attributes(args, &acquisition, source.recording())?;
         args.recording.dma.then(|| Resident::fill(&acquisition, source, pass, waits)).transpose()
     };
     match resident() {
@@ -117,10 +117,13 @@ fn begin(
     }
 }
 
-/// Keeps a sensor's pattern, if the command line says one. `sides`: rows and columns of a frame of the recording.
-pub(crate) fn set_bayer(args: &ReplayArgs, to: &Acquisition, sides: [u64; 2]) -> Result<(), Failure> {
+/// Keeps a sensor's pattern, if the command line says one, and the part of it that the recording is of.
+pub(crate) fn set_attributes(args: &ReplayArgs, to: &Acquisition, recording: &Recording) -> Result<(), Failure> {
+    if let Some(region) = recording.region.filter(|_| !args.run.bare) {
+        to.set_attribute(CameraRegion::ATTRIBUTE, serde_json::json!(region))?;
+    }
     let Some(pattern) = &args.recording.bayer else { return Ok(()) };
-    to.set_attribute(bayer::ATTRIBUTE, bayer::turned(pattern, args.recording.turn(), sides).into())?;
+    to.set_attribute(bayer::ATTRIBUTE, bayer::turned(pattern, args.recording.turn(), recording.sides()).into())?;
     Ok(())
 }
 

@@ -137,6 +137,8 @@ class Acquisition(_core.Acquisition):
                 f"an array of shape {pixels.shape} holds no pictures of {channels} samples a pixel, which are as many "
                 f"as {order[-1]!r} has elements; expected (…, y, x, samples)"
             )
+        if self.config.get("pixel_format") in ("rgb", "rgba"):
+            return self.append(pixels, **options)
         return self.append(np.moveaxis(pixels, -1, -3), **options)
 
     def finish(self, timeout: float | None = None) -> Summary | None:

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyCapsule};
+use pyo3::types::{PyByteArray, PyCapsule, PyTuple};
 use shardwright::Config;
 
 use crate::c_table;
@@ -183,10 +183,11 @@ impl Acquisition {
         self.running.geometry.numpy_dtype(py)
     }
 
-    /// Rows and columns of a frame as it is given, before it is turned; of bytes, where the camera packs pixels.
+    /// Rows and columns of a frame as it is given, before it is turned; of bytes, where the camera packs pixels. Of
+    /// pictures, also the samples of a pixel.
     #[getter]
-    fn frame_shape(&self) -> (usize, usize) {
-        self.running.geometry.shape.into()
+    fn frame_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.running.geometry.shown_shape)
     }
 
     /// The type of the array's pixels.

@@ -60,7 +60,7 @@ impl Running {
                 }
             };
             taken += appended.frames;
-            from += (appended.frames + appended.dropped) as usize * frame_stride;
+            from += (appended.frames + appended.dropped) as usize / self.geometry.samples * frame_stride;
         }
         Ok(taken)
     }
@@ -111,7 +111,7 @@ impl Running {
                 self.pieces.lock().unwrap_or_else(PoisonError::into_inner).0 = Some((frame, filled));
             } else {
                 frame.into_inner().commit_next(Record::default()).or_raise(py)?;
-                taken += 1;
+                taken += geometry.samples as u64;
             }
         }
         Ok(taken)
@@ -203,8 +203,9 @@ impl Acquisition {
                     None => taken += running.append_run(py, place, strides, roi, record, &limit)?,
                     Some(first) => {
                         let source = (place.0, frames.row_stride);
-                        running.append_numbered(py, source, roi, first + at as u64, record, timeout)?;
-                        taken += 1;
+                        let samples = running.geometry.samples as u64;
+                        running.append_numbered(py, source, roi, first + at as u64 * samples, record, timeout)?;
+                        taken += samples;
                     }
                 }
             }

@@ -13,8 +13,13 @@ pub(crate) struct Geometry {
     pub(crate) is_big_endian: bool,
     /// What the bytes of a packed frame are of.
     pub(crate) packing: Option<PixelFormat>,
-    /// Rows, columns.
+    /// Rows, columns; of pictures, columns of samples.
     pub(crate) shape: [usize; 2],
+    /// Of a pixel.
+    pub(crate) samples: usize,
+    /// The shape and the strides that callers see: of pictures, those of samples are the last.
+    pub(crate) shown_shape: Vec<usize>,
+    pub(crate) shown_strides: Vec<usize>,
     /// Bytes of the frame in the array.
     pub(crate) array_bytes: usize,
     /// Rows and columns of the frame in the array.
@@ -52,8 +57,9 @@ impl Geometry {
             PixelFormat::Plain | PixelFormat::BigEndian => None,
             packing => packing.bytes(columns).map(|row_bytes| (packing, row_bytes)),
         };
+        let samples = config.pixel_format.samples();
         let (dtype, shape) = match packed {
-            None => (config.dtype, [rows, columns]),
+            None => (config.dtype, [rows, columns * samples]),
             Some((packing, row_bytes)) if are_apart(config, packing, [rows, columns]) => (Dtype::U8, [rows, row_bytes]),
             // A row may begin within a byte: there are no rows.
             Some(_) => (Dtype::U8, [1, frame_bytes]),
@@ -67,6 +73,7 @@ impl Geometry {
             row_stride: row_bytes,
         });
         let strides = [layout.row_stride, item];
+        let (shown_shape, shown_strides) = shown(shape, strides, samples);
         let module = py.import("numpy")?;
         let numpy_type = module.getattr("dtype")?;
         let array_dtype = numpy_type.call1((config.dtype.zarr_name(),))?;
@@ -76,9 +83,9 @@ impl Geometry {
         };
         let numpy = Numpy {
             ndarray: module.getattr("ndarray")?.unbind(),
-            shape: PyTuple::new(py, shape)?.unbind(),
+            shape: PyTuple::new(py, &shown_shape)?.unbind(),
             dtype: numpy_dtype.unbind(),
-            strides: PyTuple::new(py, strides)?.unbind(),
+            strides: PyTuple::new(py, &shown_strides)?.unbind(),
         };
         let (offset, buffer_bytes) = (layout.offset, layout.buffer_bytes);
         Ok(Self {
@@ -86,6 +93,9 @@ impl Geometry {
             is_big_endian,
             packing: packed.map(|(packing, _)| packing),
             shape,
+            samples,
+            shown_shape,
+            shown_strides,
             array_bytes: array_shape[0] * array_shape[1] * config.dtype.size(),
             array_shape,
             array_dtype: array_dtype.unbind(),
@@ -103,6 +113,16 @@ impl Geometry {
 
     pub(crate) fn row_bytes(&self) -> usize {
         self.shape[1] * self.item()
+    }
+
+    /// A shape in which the samples of a pixel are so many columns, as in this one's.
+    pub(crate) fn of_rows(&self, shape: &[usize]) -> Vec<usize> {
+        match shape {
+            [outer @ .., columns, samples] if self.samples > 1 && *samples == self.samples => {
+                [outer, &[columns * samples]].concat()
+            }
+            _ => shape.to_vec(),
+        }
     }
 
     /// Whether a frame's pixels follow each other without gaps.
@@ -133,6 +153,15 @@ impl Geometry {
             (true, _) => c">H",
             (false, dtype) => format(dtype),
         }
+    }
+}
+
+/// The shape and the strides of rows of samples, where those of a pixel are a direction of their own.
+fn shown(shape: [usize; 2], strides: [usize; 2], samples: usize) -> (Vec<usize>, Vec<usize>) {
+    let ([rows, columns], [row_stride, item]) = (shape, strides);
+    match samples {
+        1 => (shape.to_vec(), strides.to_vec()),
+        _ => (vec![rows, columns / samples, samples], vec![row_stride, samples * item, item]),
     }
 }
 

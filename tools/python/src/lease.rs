@@ -22,8 +22,8 @@ pub(crate) struct Lease {
     address: usize,
     geometry: Arc<Geometry>,
     /// For the array protocols, which want addresses that stay.
-    shape: [ffi::Py_ssize_t; 2],
-    strides: [ffi::Py_ssize_t; 2],
+    shape: Vec<ffi::Py_ssize_t>,
+    strides: Vec<ffi::Py_ssize_t>,
     bytes: ffi::Py_ssize_t,
     holds: Mutex<Holds>,
 }
@@ -43,8 +43,8 @@ impl Lease {
     pub(crate) fn new(frame: Owned<FrameMut>, geometry: Arc<Geometry>) -> Self {
         Self {
             address: frame.as_ptr().addr(),
-            shape: geometry.shape.map(|length| length as ffi::Py_ssize_t),
-            strides: geometry.strides.map(|bytes| bytes as ffi::Py_ssize_t),
+            shape: geometry.shown_shape.iter().map(|&length| length as ffi::Py_ssize_t).collect(),
+            strides: geometry.shown_strides.iter().map(|&bytes| bytes as ffi::Py_ssize_t).collect(),
             bytes: geometry.buffer_bytes as ffi::Py_ssize_t,
             geometry,
             holds: Mutex::new(Holds::Loan(frame)),
@@ -100,7 +100,7 @@ impl Lease {
         let this = owner.get();
         let has = |flag: c_int| flags & flag == flag;
         let (format, itemsize) = item.unwrap_or((c"B", 1));
-        let dims = |list: &[ffi::Py_ssize_t; 2]| list.as_ptr().cast_mut();
+        let dims = |list: &[ffi::Py_ssize_t]| list.as_ptr().cast_mut();
         // SAFETY: the caller says that the view may be written. The memory was one allocation when the ring was made.
         unsafe {
             (*view).buf = address as *mut c_void;
@@ -109,7 +109,7 @@ impl Lease {
             (*view).readonly = 0;
             (*view).itemsize = itemsize;
             (*view).format = if has(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
-            (*view).ndim = if item.is_some() { 2 } else { 1 };
+            (*view).ndim = if item.is_some() { this.shape.len() as c_int } else { 1 };
             (*view).shape = match (item, has(ffi::PyBUF_ND)) {
                 (Some(_), true) => dims(&this.shape),
                 (None, true) => (&raw const this.bytes).cast_mut(),

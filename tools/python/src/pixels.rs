@@ -45,9 +45,9 @@ impl Frames {
         let py = object.py();
         let buffer = PyUntypedBuffer::get(object)?;
         check_type(py, &buffer, geometry)?;
-        let (all, first) = (buffer.shape(), buffer.buf_ptr().addr());
-        let shape = if are_parts { part_shape(py, all)? } else { geometry.shape };
-        let outer = outer_shape(py, all, shape)?;
+        let (all, first) = (geometry.of_rows(buffer.shape()), buffer.buf_ptr().addr());
+        let shape = if are_parts { part_shape(py, &all)? } else { geometry.shape };
+        let outer = outer_shape(py, &all, shape)?;
         let count = outer.iter().product::<usize>();
         let row_bytes = shape[1] * geometry.item();
         let (dims, frame_bytes) = (outer.len(), shape[0] * row_bytes);
@@ -56,7 +56,7 @@ impl Frames {
             return Ok(Some(Self { _buffer: buffer, starts, first, count, row_stride, frame_bytes, shape }));
         }
         // Without rows and columns of its own, it is brought into order.
-        if all.len() != dims + 2 {
+        if buffer.shape().len() != dims + 2 {
             return Ok(None);
         }
         let strides = buffer.strides();

@@ -148,6 +148,33 @@ def test_formats_that_do_not_fit_are_refused(start: Start) -> None:
             start(**fields)
 
 
+@pytest.mark.parametrize(("samples", "dtype"), [(3, "u1"), (4, "u2")])
+def test_a_camera_fills_buffers_with_pictures(start: Start, tmp_path: Path, samples: int, dtype: str) -> None:
+    dims = [sw.time(chunk=1, shard=2), sw.channel(samples), sw.y(16), sw.x(24)]
+    colors = np.stack([picture(number, (16, 24, samples)) for number in range(7)]).astype(dtype)
+    with start(dims=dims, dtype=dtype, pixel_format="rgb" if samples == 3 else "rgba") as acq:
+        assert (acq.frame_shape, acq.frame_bytes) == ((16, 24, samples), colors[0].nbytes)
+        for number in (1, 0):
+            with acq.acquire() as frame:
+                frame.array[...] = 77
+            with acq.acquire() as frame:
+                assert frame.array.shape == memoryview(frame).shape == colors[0].shape
+                frame.array[...] = colors[number]
+                with pytest.raises(sw.FrameNumberError, match="first channel"):
+                    frame.commit(samples * number + 1)
+                assert frame.commit(samples * number) == samples * number
+        assert acq.append(colors[2]) == samples
+        assert acq.append_interleaved(colors[3:5]) == 2 * samples
+        # Not in order in memory.
+        assert acq.append(np.asfortranarray(colors[5]), number=5 * samples) == samples
+        assert acq.append_bytes(colors[6].tobytes()) == samples
+        with pytest.raises(sw.FrameError, match="no frames"):
+            acq.append(colors[0, ..., 0])
+        expected = np.moveaxis(colors, -1, 1)
+        np.testing.assert_array_equal(acq.view()[...], expected)
+    np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr"), expected)
+
+
 @pytest.mark.parametrize("samples", [3, 4])
 def test_interleaved_colors_become_channels(start: Start, tmp_path: Path, samples: int) -> None:
     dims = [sw.time(chunk=1, shard=2), sw.channel(samples), sw.y(16), sw.x(24)]

@@ -26,6 +26,17 @@ pub(super) const CODECS: &[Compressor] = match Compressor::ALL {
     _ => panic!("auto is the first"),
 };
 
+/// What `--pixel-format` takes: interleaved samples of a file are told by `--axes`.
+static FILE_FORMATS: [PixelFormat; 7] = [
+    PixelFormat::Plain,
+    PixelFormat::BigEndian,
+    PixelFormat::Mono10p,
+    PixelFormat::Mono12p,
+    PixelFormat::Mono14p,
+    PixelFormat::Mono10Packed,
+    PixelFormat::Mono12Packed,
+];
+
 /// What `--orientation` takes, and what each does.
 const TURNS: [&str; 8] = [
     "as-is",
@@ -61,7 +72,7 @@ pub(crate) struct RecordingArgs {
     pub(crate) dtype: Option<Dtype>,
     /// How a raw file's pixels lie, as a camera gives them; packed ones, by their names in GenICam's convention, become
     /// uint16 [default: plain]
-    #[arg(long, value_name = "FORMAT", value_parser = one_of(PixelFormat::ALL, PixelFormat::name))]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(&FILE_FORMATS, PixelFormat::name))]
     pub(crate) pixel_format: Option<PixelFormat>,
     /// How many of the lowest bits of a raw file's 16-bit pixels are unused: 4 where 12 bits are aligned to the left.
     /// Pixels are shifted down by that many

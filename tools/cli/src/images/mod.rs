@@ -20,7 +20,7 @@ use crate::interrupt::{self, interrupted};
 use crate::machine::ProcessUse;
 use crate::place;
 use crate::progress::ProgressOutput;
-use crate::replay::{self, Recorder, set_bayer, wait_for_a_line};
+use crate::replay::{self, Recorder, set_attributes, wait_for_a_line};
 use crate::report::Circumstances;
 use crate::report::several::Several;
 use crate::run_config::config;
@@ -34,7 +34,6 @@ struct Image {
     source: usize,
     feed: FeedPlan,
     total: u64,
-    sides: [u64; 2],
     config: Config,
     run: Circumstances,
 }
@@ -53,7 +52,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
 
     interrupt::listen("finishing the frames that were taken");
     let start = Instant::now();
-    let acquisitions = begin(args, &images)?;
+    let acquisitions = begin(args, &images, &sources)?;
     let mut several = Several::new(start.elapsed(), rings(&acquisitions));
     let begun: Vec<_> = acquisitions.iter().map(replay::notes_of).collect();
     tell_notes(
@@ -156,11 +155,11 @@ fn image(args: &ReplayArgs, at: usize, source: &mut dyn FrameSource, held_bytes:
     run.asked = Some(total);
     let feed = FeedPlan { pass, drops: config.ring_full == RingFull::DropNewest };
     let name = recording.series.get(at).copied().unwrap_or(at as u64).to_string();
-    Ok(Image { name, source: at, feed, total, sides: recording.sides(), config, run })
+    Ok(Image { name, source: at, feed, total, config, run })
 }
 
 /// Creates the dataset with all of its images.
-fn begin(args: &ReplayArgs, images: &[Image]) -> Result<Vec<Acquisition>, Failure> {
+fn begin(args: &ReplayArgs, images: &[Image], sources: &[Box<dyn FrameSource>]) -> Result<Vec<Acquisition>, Failure> {
     let create = if args.run.overwrite { Dataset::create_or_replace } else { Dataset::create };
     let mut dataset = create(&args.output).map_err(Failure::of_output)?;
     if let Some(size) = args.images.plate {
@@ -168,7 +167,8 @@ fn begin(args: &ReplayArgs, images: &[Image]) -> Result<Vec<Acquisition>, Failur
     }
     let all = images.iter().map(|image| (image.name.clone(), image.config.clone()));
     let acquisitions = dataset.acquisitions(all).map_err(Failure::of_output)?;
-    match acquisitions.iter().zip(images).try_for_each(|(to, image)| set_bayer(args, to, image.sides)) {
+    let set = |(to, image): (&Acquisition, &Image)| set_attributes(args, to, sources[image.source].recording());
+    match acquisitions.iter().zip(images).try_for_each(set) {
         Ok(()) => Ok(acquisitions),
         Err(failure) => {
             acquisitions.into_iter().for_each(Acquisition::abort);

@@ -4,11 +4,14 @@ mod axes;
 mod files;
 mod folder;
 mod foreign;
+mod listing;
 mod ndtiff;
 mod npy;
 mod options;
+mod positions;
 mod raw;
 mod recording;
+mod single_images;
 pub(crate) mod synthetic;
 mod tiff;
 mod why;
@@ -28,7 +31,7 @@ use crate::failure::Failure;
 pub(crate) use files::follow_links_anywhere;
 #[cfg(test)]
 pub(crate) use recording::Counting;
-pub(crate) use recording::{FrameSource, Recording};
+pub(crate) use recording::{CameraRegion, FrameSource, Recording};
 
 /// Opens what the command line names, to write its frames to `output`. `series`: which of several images. `memory`
 /// bounds what a source may hold.

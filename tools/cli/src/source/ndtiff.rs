@@ -21,7 +21,7 @@ use shardwright::Dtype;
 
 use super::axes::{Axes, OuterAxis};
 use super::files::{open_regular, read_at, sibling};
-use super::recording::named_channel;
+use super::recording::{CameraRegion, named_channel};
 use super::tiff::ByteOrder;
 use super::tiff::mmstack::{Scales, choose_position, stage};
 use super::tiff::page::{self, Page, PageData, PixelEncoding, Predictor, Shape, TiffCompression};
@@ -34,6 +34,9 @@ pub(crate) const INDEX: &str = "NDTiff.index";
 
 /// An index of a million planes has some 150 MB.
 const INDEX_BYTES_MAX: u64 = 4 << 30;
+
+/// What is said of a plane, or of the acquisition.
+const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 const FILE_MAGIC: u64 = 483_729;
 const SUMMARY_MAGIC: u64 = 2_355_492;
@@ -57,8 +60,8 @@ enum At {
 struct NdTiffEntry {
     axes: BTreeMap<String, At>,
     file: String,
-    /// Offset, width, height, pixel type, compression.
-    numbers: [u64; 5],
+    /// Offset, width, height, pixel type, compression; offset and bytes of the metadata.
+    numbers: [u64; 7],
 }
 
 /// Opens the recording of an index.
@@ -207,6 +210,7 @@ fn find(path: &Path, entries: &[NdTiffEntry], position: u64) -> Result<Recording
         x_step: scales.pixel,
         y_place,
         x_place,
+        region: files.region(entries),
         channels: channels
             .map(|axis| axis.labels.iter().map(|label| named_channel(label)).collect())
             .unwrap_or_default(),
@@ -256,6 +260,16 @@ impl NdTiffFiles {
         self.numbers[&entry.file]
     }
 
+    /// The part of the sensor that the metadata of the first plane names.
+    fn region(&self, entries: &[NdTiffEntry]) -> Option<CameraRegion> {
+        let first = entries.first()?;
+        let [.., at, length] = first.numbers;
+        let path = self.paths[self.number(first)].as_deref().filter(|_| length < METADATA_BYTES_MAX)?;
+        let mut text = vec![0; length as usize];
+        read_at(&open_regular(path).ok()?, &mut text, at).ok()?;
+        CameraRegion::of(&serde_json::from_slice::<Value>(&text).ok()?["ROI"])
+    }
+
     /// The pixels of an entry; `None` if its file does not reach so far.
     fn page(&mut self, entry: &NdTiffEntry) -> Result<Option<Page>, Why> {
         let form = form(entry)?;
@@ -274,7 +288,7 @@ impl NdTiffFiles {
 
 /// How an entry's pixels are laid out.
 fn form(entry: &NdTiffEntry) -> Result<PixelEncoding, Why> {
-    let [_, width, height, pixel_type, compression] = entry.numbers;
+    let [_, width, height, pixel_type, compression, ..] = entry.numbers;
     if compression != 0 {
         return Why::unread(format!("its compression {compression} is not read here; 0, none, is"));
     }
@@ -315,7 +329,7 @@ fn summary(path: &Path) -> Option<Value> {
         [FILE_MAGIC, _, _, SUMMARY_MAGIC, length] => (length, 28),
         _ => return None,
     };
-    if start + length > file.metadata().ok()?.len() || length > 64 << 20 {
+    if start + length > file.metadata().ok()?.len() || length > METADATA_BYTES_MAX {
         return None;
     }
     let mut text = vec![0; length as usize];

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+use serde_json::Value;
 use shardwright::{Channel, Dim, DimKind, Dtype, FrameLayout, PixelFormat};
 
 use crate::failure::Failure;
@@ -65,12 +67,35 @@ pub(crate) struct Recording {
     pub(crate) unscaled_places: Vec<(String, f64, &'static str)>,
     /// The image's name.
     pub(crate) name: Option<String>,
+    /// The part of the sensor that the camera gave, of the size of the frames.
+    pub(crate) region: Option<CameraRegion>,
     /// Things to tell the user that are no errors.
     pub(crate) notes: Vec<String>,
     /// Why the recording ends where it ends, if it was meant to be longer.
     pub(crate) defect: Option<String>,
     /// By which numbers `--series` chooses this image and the others that are beside it; empty: there is no choice.
     pub(crate) series: Vec<u64>,
+}
+
+/// The part of a sensor that a camera gave, in its pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct CameraRegion {
+    pub(crate) x: u64,
+    pub(crate) y: u64,
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+}
+
+impl CameraRegion {
+    /// The attribute that keeps it.
+    pub(crate) const ATTRIBUTE: &str = "camera_roi";
+
+    /// As Micro-Manager says it: `100-200-512-256`.
+    pub(crate) fn of(said: &Value) -> Option<Self> {
+        let numbers = said.as_str()?.split('-').map(|number| number.parse().ok());
+        let [x, y, width, height] = numbers.collect::<Option<Vec<_>>>()?.try_into().ok()?;
+        Some(Self { x, y, width, height })
+    }
 }
 
 impl Recording {
@@ -88,6 +113,7 @@ impl Recording {
             channels: Vec::new(),
             unscaled_places: Vec::new(),
             name: None,
+            region: None,
             notes: Vec::new(),
             defect: None,
             series: Vec::new(),

@@ -35,8 +35,8 @@ type MmPlane = [u64; 5];
 
 /// The index of one file.
 pub(crate) struct MmIndex {
-    summary: Value,
-    entries: Vec<MmPlane>,
+    pub(crate) summary: Value,
+    pub(crate) entries: Vec<MmPlane>,
 }
 
 impl MmIndex {
@@ -90,6 +90,7 @@ impl MmIndex {
         let position = choose_position(&positions, series, &path)?;
         let size = |column: usize| entries().map(|entry| entry[column] + 1).max().unwrap_or(1);
         let axes = axes(&self.summary, [size(0), size(1), size(2)], position);
+        let axes = Axes { region: parts[0].0.region(), ..axes };
         let there = parts.iter().map(|part| part.0.entries.len() as u64).sum();
         let mut planes = RecordingFacts::room(&axes, there).map_err(|why| cannot("read", &path, why))?;
         for (file, (stack, entries)) in parts.iter().enumerate() {
@@ -124,6 +125,16 @@ fn continuations(path: &Path) -> Vec<PathBuf> {
 /// One position of those that there are.
 pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<Series>, path: &Path) -> Result<u64, Failure> {
     let list: Vec<_> = positions.iter().map(u64::to_string).collect();
+    choose_listed(positions, &list, series, path)
+}
+
+/// The same, of positions that are called otherwise in a list.
+pub(crate) fn choose_listed(
+    positions: &BTreeSet<u64>,
+    list: &[String],
+    series: Option<Series>,
+    path: &Path,
+) -> Result<u64, Failure> {
     let first = positions.first().copied().unwrap_or(0);
     match series {
         Some(Series::All(at)) => Ok(positions.iter().nth(at).copied().unwrap_or(first)),

@@ -21,7 +21,7 @@ pub(crate) mod stack;
 mod tests;
 mod values;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use self::decode::reason;
 pub(crate) use self::ifd::{ByteOrder, MAGIC};
@@ -48,6 +48,17 @@ pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<PlaneReader, F
     found.notes.sort_unstable();
     found.notes.dedup();
     PlaneReader::new(found)
+}
+
+/// Files whose first one says that they are a set.
+pub(crate) fn open_set(files: &[PathBuf], series: Option<Series>) -> Result<Option<PlaneReader>, Failure> {
+    let stack = Stack::open(&files[0])?;
+    let mentions = |word: &str| stack.description.contains(word);
+    let is_set = mentions("FileName=") && mentions("UUID") || mentions("MetadataFile=");
+    if !is_set && mmstack::MmIndex::of(&files[0])?.is_none() {
+        return Ok(None);
+    }
+    open(&files[0], series).map(Some)
 }
 
 /// A file that says nothing of others.

@@ -117,9 +117,13 @@ fn choose<'a>(
                 );
                 return Err(Failure::Usage(why));
             };
-            notes.push(format!(
-                "this file holds image {number} of {count}; --series N chooses another, --series all takes them all"
-            ));
+            let is_there = |image: &OmeImage| stack.is_some_and(|stack| is_beside(stack, image));
+            let mut others = ome.images.iter().enumerate().filter(|(other, _)| *other != number);
+            if others.any(|(_, image)| image.as_ref().is_ok_and(is_there)) {
+                notes.push(format!(
+                    "this file holds image {number} of {count}; --series N chooses another, --series all takes them all"
+                ));
+            }
             number
         }
     };
@@ -136,6 +140,12 @@ fn holds(stack: &Stack, ome: &Ome, image: &OmeImage) -> bool {
         (Some(file), _) => Some(file.as_ref()) == name,
         (None, _) => true,
     })
+}
+
+/// Whether the first plane of an image is in this file or in another one beside it.
+fn is_beside(stack: &Stack, image: &OmeImage) -> bool {
+    let file = image.blocks.first().and_then(|block| block.file.as_ref());
+    file.is_none_or(|name| sibling(&stack.path, name).is_ok())
 }
 
 fn label(image: &Result<OmeImage, String>) -> String {
@@ -221,7 +231,7 @@ impl Set {
             let why = format!("its pages have {samples} samples a pixel, but the OME-XML has {channels} channels");
             return Err(cannot("read", &self.path, why));
         }
-        let axes = axes(image, samples);
+        let axes = Axes { region: self.stacks.first().and_then(Stack::region), ..axes(image, samples) };
         let there = self.stacks.iter().map(|stack| stack.entries.len() as u64).sum();
         let mut planes =
             RecordingFacts::room(&axes, there).map_err(|why| cannot("use the OME-XML of", &self.path, why))?;
@@ -310,7 +320,7 @@ fn axes(image: &OmeImage, samples: u64) -> Axes {
     };
     let outer = image.outer.iter().map(axis).collect();
     let (channels, name) = (image.channels.clone(), image.name.clone());
-    Axes { outer, y_step, x_step, y_place, x_place, channels, name }
+    Axes { outer, y_step, x_step, y_place, x_place, channels, name, region: None }
 }
 
 /// The place of a block's first plane; `None` if it is beyond the sizes.

@@ -39,6 +39,8 @@ pub(crate) mod tag {
     pub(crate) const YCBCR_SUBSAMPLING: u16 = 530;
     /// UIC2Tag of MetaMorph's STK files; its count is the number of planes.
     pub(crate) const UIC2: u16 = 33629;
+    /// What Micro-Manager says of a page, as JSON.
+    pub(crate) const MICRO_MANAGER: u16 = 51123;
     /// CZ_LSMINFO of Zeiss' LSM files.
     pub(crate) const LSM_INFO: u16 = 34412;
     // ImageJ's own.

@@ -110,6 +110,14 @@ impl PlaneReader {
         })
     }
 
+    /// The same as one of several images, which has this name if it has no other.
+    pub(crate) fn one_of(mut self, name: &str, series: Vec<u64>, notes: Vec<String>) -> Self {
+        self.recording.name.get_or_insert_with(|| name.to_owned());
+        self.recording.series = series;
+        self.recording.notes.extend(notes);
+        self
+    }
+
     /// The plane and the sample of a frame. Frames come as planes do, but each channel is one of `samples` channels.
     fn place(&self, index: u64) -> (usize, u64) {
         let (outer, inner) = (index / self.inner, index % self.inner);

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use super::super::recording::CameraRegion;
 use super::super::why::{Why, cannot, refused};
 use super::ifd::{Ifd, TiffBytes, TiffHeader};
 use super::imagej_channels;
@@ -46,6 +47,8 @@ pub(crate) struct Stack {
     pub(crate) defect: Option<String>,
     /// Bytes of the file.
     pub(crate) len: u64,
+    /// What Micro-Manager says of the first page.
+    micro_manager: String,
 }
 
 /// What MetaMorph says of each plane.
@@ -79,6 +82,7 @@ impl Stack {
             orientation: 1,
             defect: None,
             len: bytes.len,
+            micro_manager: String::new(),
         };
         let (mut next, mut seen) = (header.first, HashSet::new());
         while next != 0 {
@@ -116,6 +120,7 @@ impl Stack {
             self.lsm = ifd.bytes(bytes, tag::LSM_INFO).ok().flatten();
             self.imagej_channels = imagej_channels::read(bytes, ifd, header.order);
             self.metamorph = metamorph_planes(bytes, ifd);
+            self.micro_manager = ifd.text(bytes, tag::MICRO_MANAGER).unwrap_or_default();
         }
         self.has_sub_ifds |= ifd.has(tag::SUB_IFDS);
         let before = self.entries.last().and_then(|entry| entry.page.as_ref().ok());
@@ -133,6 +138,11 @@ impl Stack {
                 Err(refused(&self.path, Why::clone(why).within(sentence)))
             }
         }
+    }
+
+    /// The part of the sensor that Micro-Manager names for the first page.
+    pub(crate) fn region(&self) -> Option<CameraRegion> {
+        CameraRegion::of(&serde_json::from_str::<serde_json::Value>(&self.micro_manager).ok()?["ROI"])
     }
 
     /// The numbers of the pages of full resolution.
