@@ -246,10 +246,7 @@ pub enum RefusedNumber {
         oldest: u64,
     },
     /// Further ahead of the newest frame than the writer is ready to leap.
-    #[error(
-        "is too far ahead of the newest frame: the largest number possible now is {limit}, by leap_max of the \
-         configuration"
-    )]
+    #[error("is too far ahead of the newest frame: the largest possible number is {limit} now, by leap_max")]
     TooFar {
         /// The largest number that would be taken now.
         limit: u64,
