@@ -150,7 +150,8 @@ mod paths {
         let mut kept = kept();
         kept.retain(|kept| kept.path != path || kept.pinned);
         while kept.len() >= KEPT_MAX {
-            kept.remove(0);
+            let Some(oldest) = kept.iter().position(|kept| !kept.pinned) else { break };
+            kept.remove(oldest);
         }
         kept.push(Kept { path: path.to_path_buf(), stamp, archive: archive.clone(), pinned: false });
         Ok(Some(archive))
@@ -256,6 +257,28 @@ mod paths {
             read.map_err(|error| Error::io("read", &self.root, error))?;
             let at = data_at(&header, &self.key, entry, *end).map_err(|reason| Error::format(&self.root, reason))?;
             Ok(Some(Part { file: file.clone(), at, entry: *entry }))
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// Other threads of the process may look at as many archives as they like meanwhile.
+        #[test]
+        fn what_its_owner_shows_stays_shown_while_others_are_opened() {
+            let folder = tempfile::tempdir().unwrap();
+            let path = |number: usize| folder.path().join(format!("{number}.ozx"));
+            fs::write(path(0), "cut off").unwrap();
+            let file = Arc::new(File::open(path(0)).unwrap());
+            let shown = pin(&path(0), OpenArchive { file, entries: BTreeMap::new(), end: 0 }).unwrap();
+            for other in 1..=2 * KEPT_MAX {
+                fs::write(path(other), [&b"PK\x05\x06"[..], &[0; 18]].concat()).unwrap();
+                assert!(find(&path(other)).unwrap().is_some());
+            }
+            assert!(find(&path(0)).unwrap().is_some());
+            drop(shown);
+            find(&path(0)).unwrap_err();
         }
     }
 }
