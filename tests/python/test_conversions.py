@@ -234,3 +234,20 @@ def test_links_to_what_is_no_node_stay_links(tool, tmp_path, name, end):
 def test_what_is_wrong_with_an_archive_is_told(tool, tmp_path, verb):
     (tmp_path / "bad.ozx").write_bytes(bytes(3000))
     assert "no ZIP archive" in tool(verb, tmp_path / "bad.ozx", tmp_path / "b.zarr", code=3)
+
+
+def test_empty_folders_of_chunks_do_not_stand_where_a_shard_belongs(tool, tmp_path):
+    # As tensorstore leaves them when a chunk becomes nothing but fill.
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
+    keys = {"name": "v2", "separator": "/"}
+    array = root.create_array("0", shape=(6, 2), chunks=(1, 2), dtype="u2", chunk_key_encoding=keys)
+    array[...] = pixels = np.arange(12, dtype="u2").reshape(6, 2)
+    (tmp_path / "a.zarr/0/1/0").unlink()
+    (tmp_path / "a.zarr/notes").mkdir()
+    pixels[1] = 0
+    shards = ("--chunk", "1,1", "--shard", "3,1")
+    tool("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", "--dialect", "zarr2-sharded", *shards)
+    tool("verify", tmp_path / "b.zarr")
+    assert (tmp_path / "b.zarr/notes").is_dir()
+    tool("export", tmp_path / "b.zarr", tmp_path / "b.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), pixels)

@@ -33,12 +33,13 @@ impl Rest<'_> {
         self.records.map_or(Ok(()), |records| self.folder(records, &to.join(RECORDS), 1))
     }
 
-    /// A folder appears only for what goes into it: where one held nothing but chunks, a new shard may be.
+    /// A folder appears only for what goes into it: where one held chunks, a new shard may be. Some writers leave theirs
+    /// when their last chunk goes.
     fn folder(&self, from: &Path, to: &Path, depth: usize) -> Result<()> {
         let failed = |error: std::io::Error| Error::io("copy to", to, error);
         let create = || fs::create_dir_all(to).map_err(failed);
         let entries = look::list(from)?;
-        if entries.is_empty() {
+        if entries.is_empty() && !self.is_of_changed_chunks(from) {
             create()?;
         }
         for entry in entries {
@@ -143,10 +144,13 @@ impl Rest<'_> {
     /// Whether a link to a folder leads to arrays that change, or to chunks of one: what they become stands in a folder
     /// of that name.
     fn is_around_change(&self, link: &Path) -> bool {
-        self.changes.iter().any(|change| {
-            change.source.path().starts_with(link)
-                || link.strip_prefix(change.source.folder()).is_ok_and(|key| is_of_chunks(&change.source, key))
-        })
+        self.changes.iter().any(|change| change.source.path().starts_with(link)) || self.is_of_changed_chunks(link)
+    }
+
+    /// Whether chunks of an array that changes stand in a folder, or would.
+    fn is_of_changed_chunks(&self, folder: &Path) -> bool {
+        let below = |change: &Change| Some((&change.source, folder.strip_prefix(change.source.folder()).ok()?));
+        self.changes.iter().filter_map(|change| below(change)).any(|(array, key)| is_of_chunks(array, key))
     }
 
     /// Where the copy of a link leads: into the copy, if the link leads into the dataset by its whole path.
