@@ -53,7 +53,7 @@ pub enum Error {
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system said.
+        /// What the system said. The text has it, so [`source`](std::error::Error::source) does not say it again.
         r#source: Arc<io::Error>,
     },
     /// No free frame buffer: the workers or the disk are slower than the camera.

@@ -90,7 +90,10 @@ pub(crate) fn node(path: &Path, document: &Value) -> Result<NodeType> {
     let format = document.get("zarr_format");
     if format.and_then(Value::as_u64) != Some(3) {
         let got = format.map_or("missing".to_owned(), Value::to_string);
-        return Err(Error::format(path, format!("zarr_format is {got}; expected 3")));
+        let reason = format!("zarr_format is {got}; expected 3");
+        // What comes after it may be as it should be.
+        let is_later = format.and_then(Value::as_u64).is_some_and(|format| format > 3);
+        return Err(if is_later { Error::unsupported(path, reason) } else { Error::format(path, reason) });
     }
     match document.get("node_type").and_then(Value::as_str) {
         Some("array") => Ok(NodeType::Array),

@@ -251,3 +251,17 @@ def test_empty_folders_of_chunks_do_not_stand_where_a_shard_belongs(tool, tmp_pa
     assert (tmp_path / "b.zarr/notes").is_dir()
     tool("export", tmp_path / "b.zarr", tmp_path / "b.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), pixels)
+
+
+@pytest.mark.parametrize("name", ["", "deep/one"])
+@pytest.mark.parametrize(("shape", "chunks"), [((20,), (5,)), ((), ()), ((0, 8, 8), (1, 8, 8))])
+def test_an_array_that_is_no_image_becomes_zarr_v2_on_its_own(tool, tmp_path, name, shape, chunks):
+    pixels = np.arange(np.prod(shape, dtype=int), dtype="u2").reshape(shape) + 5
+    array = zarr.create_array(tmp_path / "a.zarr", name=name or None, shape=shape, chunks=chunks, dtype="u2")
+    array[...] = pixels
+    array.attrs["operator"] = "Ada"
+    tool("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", "--dialect", "zarr2")
+    tool("verify", tmp_path / "b.zarr")
+    read = zarr.open_array(tmp_path / "b.zarr" / name, mode="r", zarr_format=2)
+    assert_same(read[...], pixels)
+    assert dict(read.attrs) == {"operator": "Ada"}

@@ -149,8 +149,10 @@ impl Rest<'_> {
 
     /// Whether chunks of an array that changes stand in a folder, or would.
     fn is_of_changed_chunks(&self, folder: &Path) -> bool {
-        let below = |change: &Change| Some((&change.source, folder.strip_prefix(change.source.folder()).ok()?));
-        self.changes.iter().filter_map(|change| below(change)).any(|(array, key)| is_of_chunks(array, key))
+        self.changes.iter().any(|change| {
+            let key = folder.strip_prefix(change.source.folder());
+            key.is_ok_and(|key| is_of_chunks(&change.source, key))
+        })
     }
 
     /// Where the copy of a link leads: into the copy, if the link leads into the dataset by its whole path.

@@ -25,15 +25,17 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 
-/// Whether the arrays of a tree become such, rather than one the image of a dataset: several, or one where the words of
-/// OME-Zarr 0.4 are asked for, in which its groups speak.
+/// Whether the arrays of a tree become such, rather than one the image of a dataset: several, or one that is no image,
+/// or where the words of OME-Zarr 0.4 are asked for, in which its groups speak.
 pub(super) fn is_meant(nodes: &[Node], selection: &Selection<'_>) -> bool {
     let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, _)| is_taken(node, selection)).collect();
     let is_zarr3 = |array: &Array| array.layout().rules().is_tree;
     let is_of_tree = |array: &Array| is_zarr3(array) || !array.layout().rules().shares_files;
+    let is_no_image = |array: &Array| array.shape().len() < 2 || array.shape().contains(&0);
     let is_ome = selection.options.ome == Some(OmeVersion::V0_4);
+    let is_alone = |(node, array): &(&Node, &Array)| is_no_image(array) || (is_ome && !node.name.is_empty());
     !rules(selection.options.to()).shares_files
-        && (taken.len() > 1 || (is_ome && taken.iter().all(|(node, _)| !node.name.is_empty())))
+        && (taken.len() > 1 || taken.iter().all(is_alone))
         && taken.iter().any(|(_, array)| is_zarr3(array))
         && taken.iter().all(|(_, array)| is_of_tree(array))
 }

@@ -1,6 +1,7 @@
 //! Documents that lie, and errors that say what is there instead.
 
 use super::*;
+use crate::ErrorKind;
 use crate::offline::{Array, describe};
 
 fn refusal(document: &Value) -> String {
@@ -150,4 +151,12 @@ fn what_is_not_read_is_described_beside_what_is() {
     assert_eq!(unread.dtype.as_deref(), Some("string"));
     assert!(unread.reason.contains("\"string\" is not read here"), "{}", unread.reason);
     assert!(describe(root.path().join("names")).is_err(), "there is nothing else");
+}
+
+#[test]
+fn a_later_version_of_zarr_is_not_read_and_no_damage() {
+    let root = tempfile::tempdir().expect("a directory");
+    put(root.path(), "zarr.json", json!({"zarr_format": 4, "node_type": "group"}).to_string());
+    let error = describe(root.path()).expect_err("nothing is known of it");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }
