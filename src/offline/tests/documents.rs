@@ -38,7 +38,7 @@ fn impossible_documents_are_refused_with_the_reason() {
         (changed("/data_type", json!("string")), "data_type \"string\" is not read here"),
         (changed("/data_type", json!("r12")), "data_type \"r12\" is not read here"),
         (changed("/fill_value", json!(65536)), "fill_value 65536 is no uint16"),
-        (changed("/fill_value", json!(null)), "fill_value null"),
+        (changed("/fill_value", json!(null)), "fill_value is null"),
         (changed("/chunk_grid/name", json!("rectilinear")), "chunk_grid"),
         (changed("/chunk_grid/configuration/chunk_shape", json!([0, 2])), "numbers above 0"),
         (changed("/chunk_grid/configuration/chunk_shape", json!([u64::MAX, 2])), "over 4294967296 bytes"),
