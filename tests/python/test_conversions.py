@@ -265,3 +265,20 @@ def test_an_array_that_is_no_image_becomes_zarr_v2_on_its_own(tool, tmp_path, na
     read = zarr.open_array(tmp_path / "b.zarr" / name, mode="r", zarr_format=2)
     assert_same(read[...], pixels)
     assert dict(read.attrs) == {"operator": "Ada"}
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_what_is_no_image_stays_as_it_is_beside_arrays_of_zarr_v2(tool, tmp_path, copied):
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
+    shapes = {"image": (3, 8, 8), "line": (20,), "none": (0, 8, 8), "point": ()}
+    for name, shape in shapes.items():
+        root.create_array(name, shape=shape, chunks=tuple(min(length or 1, 4) for length in shape), dtype="u2")[...] = 7
+    path = tmp_path / ("b.zarr" if copied else "a.zarr")
+    told = tool("repack", tmp_path / "a.zarr", *([path] if copied else []), "--dialect", "zarr2", "--codec", "gzip")
+    assert "stays as it is" in told
+    tool("verify", path)
+    for name, shape in shapes.items():
+        read = zarr.open_array(path / name, mode="r", zarr_format=2)
+        assert_same(read[...], np.full(shape, 7, "u2"))
+        compressor = json.loads((path / name / ".zarray").read_text())["compressor"]
+        assert (compressor["id"] == "gzip") == (name == "image"), compressor

@@ -77,7 +77,9 @@ pub(super) fn jobs(
         ArrayJobs::new(nodes, roots, selection, pool)?
     };
     jobs.notes.extend(of_nodes);
-    jobs.notes.extend(flat.into_iter().map(|array| format!("{array} stays as it is: it has no rows and columns")));
+    jobs.notes.extend(
+        flat.into_iter().map(|array| format!("{array} stays as it is: it has no rows and columns, or no element")),
+    );
     if roots.copied {
         jobs.notes.extend(jobs.jobs.iter().filter_map(note_of_image));
     }
@@ -106,11 +108,14 @@ fn note_of_image(job: &ArrayJob) -> Option<String> {
     })
 }
 
-/// The arrays of one dimension in files of their own format, which stay as they are beside images.
+/// The arrays of one dimension, or without an element, in files of their own format, which stay as they are beside
+/// images.
 fn flat<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<Item = &'a Node> {
     let to = selection.options.to();
     let is_meant = !rules(to).is_tree && !rules(to).shares_files && is_asked_for(selection.options);
-    let is_flat = move |array: &Array| is_meant && array.shape().len() == 1 && array.layout().dialect == to;
+    let is_flat = move |array: &Array| {
+        is_meant && !array.shape().is_empty() && !nodes::is_image(array) && array.layout().dialect == to
+    };
     let is_taken = |node: &Node| selection.takes(&node.name) && !selection.is_record(&node.name);
     nodes::all_arrays(nodes).filter(move |(node, array)| is_taken(node) && is_flat(array)).map(|(node, _)| node)
 }

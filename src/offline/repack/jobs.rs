@@ -249,7 +249,7 @@ fn kept(
     for node in nodes {
         let is_taken = selection.takes(&node.name);
         let NodeKind::Array(source) = node.kind else { continue };
-        let is_image = source.layout().has_index() || (options.is_unsharded() && source.shape().len() > 1);
+        let is_image = source.layout().has_index() || (options.is_unsharded() && nodes::is_image(&source));
         if !is_taken || !is_image {
             continue;
         }
@@ -275,7 +275,7 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
     let to = selection.options.to().name();
     let taken = nodes.iter().filter(|node| selection.takes(&node.name)).filter_map(|node| Some((node, node.array()?)));
     let sharded = taken.clone().any(|(_, array)| array.layout().has_index());
-    let is_image = |array: &Array| array.layout().has_index() || (!sharded && array.shape().len() > 1);
+    let is_image = |array: &Array| array.layout().has_index() || (!sharded && nodes::is_image(array));
     let names: Vec<&str> = taken.filter(|(_, array)| is_image(array)).map(|(node, _)| node.name.as_str()).collect();
     let reason = match names[..] {
         [name] => return Ok(name.to_owned()),

@@ -16,7 +16,12 @@ use crate::words;
 /// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
 pub(super) fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
     let sharded = all_arrays(nodes).any(|(_, array)| array.layout().has_index());
-    all_arrays(nodes).filter(move |(_, array)| array.layout().has_index() || (!sharded && array.shape().len() > 1))
+    all_arrays(nodes).filter(move |(_, array)| array.layout().has_index() || (!sharded && is_image(array)))
+}
+
+/// Whether an array has rows and columns, and elements in them, as an image has that a writer writes.
+pub(super) fn is_image(array: &Array) -> bool {
+    array.shape().len() > 1 && !array.shape().contains(&0)
 }
 
 pub(super) fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {

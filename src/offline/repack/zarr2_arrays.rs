@@ -25,11 +25,11 @@ pub(super) fn is_meant(nodes: &[Node], selection: &Selection<'_>) -> bool {
         && images.iter().all(|(_, array)| array.layout().dialect == to)
 }
 
-/// The arrays with rows and columns. Others stay as they are, as beside one image.
+/// The arrays that may be images. Others stay as they are, as beside one image.
 fn images<'a>(nodes: &'a [Node], selection: &Selection<'_>) -> impl Iterator<Item = (&'a Node, &'a Array)> {
     nodes::all_arrays(nodes)
         .filter(|(node, _)| selection.takes(&node.name) && !selection.is_record(&node.name))
-        .filter(|(_, array)| array.shape().len() > 1)
+        .filter(|(_, array)| nodes::is_image(array))
 }
 
 /// The arrays that change.

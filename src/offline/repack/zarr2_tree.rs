@@ -31,9 +31,8 @@ pub(super) fn is_meant(nodes: &[Node], selection: &Selection<'_>) -> bool {
     let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, _)| is_taken(node, selection)).collect();
     let is_zarr3 = |array: &Array| array.layout().rules().is_tree;
     let is_of_tree = |array: &Array| is_zarr3(array) || !array.layout().rules().shares_files;
-    let is_no_image = |array: &Array| array.shape().len() < 2 || array.shape().contains(&0);
     let is_ome = selection.options.ome == Some(OmeVersion::V0_4);
-    let is_alone = |(node, array): &(&Node, &Array)| is_no_image(array) || (is_ome && !node.name.is_empty());
+    let is_alone = |(node, array): &(&Node, &Array)| !nodes::is_image(array) || (is_ome && !node.name.is_empty());
     !rules(selection.options.to()).shares_files
         && (taken.len() > 1 || taken.iter().all(is_alone))
         && taken.iter().any(|(_, array)| is_zarr3(array))
