@@ -33,8 +33,8 @@ impl Rest<'_> {
         self.records.map_or(Ok(()), |records| self.folder(records, &to.join(RECORDS), 1))
     }
 
-    /// A folder appears only for what goes into it: where one held chunks, a new shard may be. Some writers leave theirs
-    /// when their last chunk goes.
+    /// A folder appears only for what goes into it: where one held chunks, which some writers leave when the last one
+    /// goes, a new shard may be.
     fn folder(&self, from: &Path, to: &Path, depth: usize) -> Result<()> {
         let failed = |error: std::io::Error| Error::io("copy to", to, error);
         let create = || fs::create_dir_all(to).map_err(failed);
