@@ -277,10 +277,8 @@ def test_refusals_name_the_array_and_options_that_were_given(tool, tmp_path):
         assert f'array "{name}"' in said and "--shape" not in said and not out.exists(), said
         return said
 
-    for dialect in ["zarr2", "precomputed"]:
-        assert "at least one element" in refused("empty", "--dialect", dialect, *PLAIN)
-        said = tool("repack", path, out, "--only", "line", "--dialect", dialect, *PLAIN, code=2)
-        assert '"line"' in said and "2 to" in said
+    assert "at least one element" in refused("empty", "--dialect", "precomputed", *PLAIN)
+    assert "2 to" in refused("line", "--dialect", "precomputed", *PLAIN)
     for dialect in ["zarr3", "zarr2-sharded"]:
         said = refused("image", "--dialect", dialect, "--chunk", "7,5,5", *PLAIN)
         assert said.startswith("error: --chunk") or "--chunk 7,5,5" in said, said
@@ -301,8 +299,8 @@ def test_what_can_not_be_done_with_sound_data_is_called_no_damage(tool, tmp_path
         if dialect != "zarr2":
             said = tool("repack", path, out, "--dialect", dialect, *PLAIN, code=2)
             assert f"in {dialect}, a call repacks one array" in said and '"a", "b"' in said and "--only" in said
-        said = tool("repack", path, out, "--only", "line", "--dialect", dialect, *PLAIN, code=2)
-        assert "rows and columns" in said
+            said = tool("repack", path, out, "--only", "line", "--dialect", dialect, *PLAIN, code=2)
+            assert "rows and columns" in said
     # Who says how large shards shall be is not told to.
     said = tool("repack", path, out, "--only", "line", "--shard", "4", code=2)
     assert "--shard 4" in said and "rows and columns" in said and "chunks that are files" not in said

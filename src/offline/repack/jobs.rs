@@ -279,7 +279,7 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
     let names: Vec<&str> = taken.filter(|(_, array)| is_image(array)).map(|(node, _)| node.name.as_str()).collect();
     let reason = match names[..] {
         [name] => return Ok(name.to_owned()),
-        [] => "none of the arrays that are to be repacked has rows and columns".to_owned(),
+        [] => "none of the arrays that are to be repacked has rows and columns, and at least one element".to_owned(),
         _ => {
             let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| quoted(name).to_string()).collect();
             let (names, place) = (listed.join(", "), nodes[0].path.display());

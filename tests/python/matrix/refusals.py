@@ -144,6 +144,7 @@ class Refusal(NamedTuple):
 
 
 EMPTY = lambda call: call.any_pixels(lambda pixels: 0 in pixels.shape)  # noqa: E731
+FLAT = lambda call: call.any_pixels(lambda pixels: pixels.ndim < 2 or 0 in pixels.shape)  # noqa: E731
 LAYOUT = lambda call: call.has("--chunk") or call.has("--shard")  # noqa: E731
 ALWAYS = lambda call: True  # noqa: E731
 VOLUME = lambda call: call.is_volume  # noqa: E731
@@ -168,7 +169,7 @@ REFUSALS = [
     Refusal("", 2, r"in [\w-]+, a call repacks one array, and .* there; choose", several, "formats of one array"),
     Refusal("", 2, r"only one scale of a volume becomes zarr2 in a call", VOLUME, "by way of zarr3"),
     Refusal("", 2, r"a call writes one array of it", several, "formats of one array"),
-    Refusal("", 2, r"none of the arrays .* rows and columns", ranks(lambda rank: rank < 2), "images alone"),
+    Refusal("", 2, r"none of the arrays .* rows and columns, and at least one element", FLAT, "images alone"),
     Refusal("", 2, r"holds no array with shards that is to be repacked", chosen_without_shards, "others may have some"),
     Refusal("", 2, r"holds no array with shards that is to be repacked", all_without_shards, "nobody said how large"),
     Refusal("", 2, r"have no dimensions: each is one", ranks(lambda rank: rank == 0), "nothing there could change"),
