@@ -18,7 +18,9 @@ pub struct Progress {
     pub done: u64,
     /// The same bytes in all; 0 until it is known.
     pub total: u64,
-    /// Bytes that were read so far.
+    /// Of these done, the bytes that an earlier call had finished: this one only found them.
+    pub found: u64,
+    /// Bytes of files that were looked through so far, at most: not all of them may have to be read.
     pub bytes_read: u64,
 }
 
@@ -52,8 +54,10 @@ pub(super) use controls;
 pub(super) struct ProgressCounters {
     total: AtomicU64,
     pub(super) done: AtomicU64,
+    pub(super) found: AtomicU64,
     pub(super) read: AtomicU64,
     stopped: AtomicBool,
+    begun: AtomicBool,
 }
 
 impl ProgressCounters {
@@ -63,8 +67,22 @@ impl ProgressCounters {
 
     /// Begins again, with what is known to be to do.
     pub(super) fn begin(&self, total: u64) {
-        [&self.done, &self.read].into_iter().for_each(|counter| counter.store(0, Relaxed));
+        [&self.done, &self.found, &self.read].into_iter().for_each(|counter| counter.store(0, Relaxed));
         self.total.store(total, Relaxed);
+    }
+
+    /// An earlier call has done all of it.
+    pub(super) fn find_all(&self) {
+        [&self.done, &self.found].into_iter().for_each(|counter| counter.store(self.total(), Relaxed));
+    }
+
+    /// Refuses a second run of an operation that changes what it looked at.
+    pub(super) fn begin_only_run(&self, operation: &str, root: &Path) -> Result<()> {
+        if self.begun.swap(true, Relaxed) {
+            let reason = format!("a {operation} of it runs once; a new one goes on after what this one has finished");
+            return Err(Error::conflict(root, reason));
+        }
+        Ok(())
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -89,14 +107,9 @@ impl ProgressCounters {
 
     pub(super) fn progress(&self) -> Progress {
         let total = self.total();
-        Progress { done: self.done.load(Relaxed).min(total), total, bytes_read: self.read.load(Relaxed) }
+        let done = self.done.load(Relaxed).min(total);
+        Progress { done, total, found: self.found.load(Relaxed).min(done), bytes_read: self.read.load(Relaxed) }
     }
-}
-
-/// The refusal of a second run of what changes what it looked at.
-pub(super) fn ran_before(operation: &str, root: &Path) -> Error {
-    let reason = format!("a {operation} of it runs once; a new one goes on after what this one has finished");
-    Error::conflict(root, reason)
 }
 
 /// How many threads `workers` stands for: 0 is one for each core that the process may use.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shardwright::offline::{
-    Array, ManifestOptions, Pyramid, PyramidOptions, Repack, RepackOptions, WriteManifest, manifest_path,
+    Array, ManifestOptions, Progress, Pyramid, PyramidOptions, Recover, RecoverOptions, Repack, RepackOptions,
+    WriteManifest, manifest_path,
 };
 use shardwright::{Acquisition, Config, Dataset, Dim, Dtype, Error, ErrorKind, Memory, PixelFormat, Record, Result};
 
@@ -180,11 +181,31 @@ fn an_operation_that_was_stopped_goes_on_in_a_new_one() {
     let first = repack();
     first.stop();
     assert!(matches!(first.run(), Err(Error::Stopped)));
+    // Nothing was done, and nothing is called so.
+    assert_eq!(first.progress().done, 0);
     refused(first.run(), ErrorKind::Conflict, "a Repack of it runs once; a new one goes on");
     drop(first);
     repack().run().unwrap();
+    // The same again finds all of it.
+    let again = repack();
+    assert!(again.run().unwrap().already_done);
+    let Progress { done, found, total, .. } = again.progress();
+    assert!(total > 0 && (done, found) == (total, total));
     let pyramid = || Pyramid::new(at("a.zarr"), &PyramidOptions::default()).unwrap();
     let first = pyramid();
     first.run().unwrap();
     refused(first.run(), ErrorKind::Conflict, "a Pyramid of it runs once; a new one goes on");
+    let manifest = WriteManifest::new(at("a.zarr"), None, &ManifestOptions::default()).unwrap();
+    manifest.run().unwrap();
+    refused(manifest.run(), ErrorKind::Conflict, "a WriteManifest of it runs once");
+    for apply in [false, true] {
+        let recover = Recover::new(at("b.zarr"), &RecoverOptions { apply, ..RecoverOptions::default() }).unwrap();
+        recover.run().unwrap();
+        let again = recover.run();
+        if apply {
+            refused(again, ErrorKind::Conflict, "a Recover of it runs once");
+        } else {
+            again.unwrap();
+        }
+    }
 }

@@ -20,6 +20,7 @@ mod documents;
 mod files;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -160,11 +161,15 @@ impl WriteManifest {
     ///
     /// [`Error::Config`] for a prefix or a Zarr version that can't be used, and for an `out` in a dataset;
     /// [`Error::Exists`] when `out` is there; [`Error::Conflict`] when `out` is something else than manifests;
-    /// [`Error::Locked`] while a writer is at work.
+    /// [`Error::Locked`] while a writer is at work; [`Error::NotFound`], [`Error::Format`] and [`Error::Unsupported`]
+    /// when there is no array whose chunks can be named.
     pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         Lock::look_around(dataset.as_ref())?;
         Lock::look_below(dataset.as_ref())?;
-        Self::by_its_writer(dataset.as_ref(), out, options)
+        let manifest = Self::by_its_writer(dataset.as_ref(), out, options)?;
+        links::enter(&manifest.root);
+        nodes(&manifest.root)?;
+        Ok(manifest)
     }
 
     /// As [`new`](Self::new), of a dataset whose lock the caller may hold.
@@ -179,7 +184,8 @@ impl WriteManifest {
         Ok(Self { root, out, options: options.clone(), counters: ProgressCounters::default() })
     }
 
-    /// Writes. The folder appears as a whole when everything is in it.
+    /// Writes. The folder appears as a whole when everything is in it. Only the first call works; another one is
+    /// refused with [`Error::Conflict`].
     ///
     /// # Errors
     ///
@@ -189,22 +195,12 @@ impl WriteManifest {
     /// Zarr have no words for.
     pub fn run(&self) -> Result<ManifestSummary> {
         let Self { root, out, options, counters } = self;
+        counters.begin_only_run("WriteManifest", root)?;
         links::enter(root);
         check(root, out, options)?;
-        let nodes = walk::nodes(root)?;
-        let arrays = nodes.iter().filter_map(|node| Some((node, node.array()?)));
-        if let Some((volume, _)) = arrays.clone().find(|(_, array)| !rules(array.layout().dialect).manifests) {
-            let reason =
-                "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
-            return Err(Error::unsupported(&volume.path, reason));
-        }
-        if arrays.clone().next().is_none() {
-            let unread = nodes.iter().find_map(walk::Node::unreadable).cloned();
-            let reason = "there is no array in it, whose chunks a manifest could name";
-            return Err(unread.unwrap_or_else(|| Error::not_found(root, reason)));
-        }
+        let nodes = nodes(root)?;
         let mut total: u64 = 0;
-        for (_, array) in arrays {
+        for array in nodes.iter().filter_map(walk::Node::array) {
             let files = array.files()?.into_iter();
             total = files
                 .filter_map(|(path, _)| path.metadata().ok())
@@ -220,6 +216,23 @@ impl WriteManifest {
         made.publish(options.overwrite)?;
         Ok(summary)
     }
+}
+
+/// What there is to describe. Refuses what holds no array whose chunks can be named.
+fn nodes(root: &Path) -> Result<Vec<Node>> {
+    let nodes = walk::nodes(root)?;
+    let arrays = nodes.iter().filter_map(|node| Some((node, node.array()?)));
+    if let Some((volume, _)) = arrays.clone().find(|(_, array)| !rules(array.layout().dialect).manifests) {
+        let reason =
+            "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
+        return Err(Error::unsupported(&volume.path, reason));
+    }
+    if arrays.clone().next().is_none() {
+        let unread = nodes.iter().find_map(walk::Node::unreadable).cloned();
+        let reason = "there is no array in it, whose chunks a manifest could name";
+        return Err(unread.unwrap_or_else(|| Error::not_found(root, reason)));
+    }
+    Ok(nodes)
 }
 
 fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
@@ -440,7 +453,7 @@ fn each_chunk(
                 }
             });
             failed.map_or(Ok(()), Err)?;
-            counters.add(file.path.metadata().map_or(0, |metadata| metadata.len()));
+            counters.done.fetch_add(file.path.metadata().map_or(0, |metadata| metadata.len()), Relaxed);
         }
     }
     Ok(())

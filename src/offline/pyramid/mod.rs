@@ -19,7 +19,7 @@ mod publish;
 mod replaceable;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use rayon::ThreadPool;
@@ -33,7 +33,7 @@ use crate::format::{self, Metadata, zarr3};
 use crate::fs::{self as os, Lock, attributes, document, links, look};
 use crate::offline::array::Array;
 use crate::offline::halving::Halving;
-use crate::offline::progress::{Progress, ProgressCounters, controls, pool, ran_before};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::repack::change::Change;
 use crate::offline::repack::lanes::ShardLanes;
 use crate::offline::repack::shard::Totals;
@@ -72,8 +72,6 @@ pub struct Pyramid {
     done: bool,
     pool: Arc<ThreadPool>,
     counters: ProgressCounters,
-    /// [`run`](Pyramid::run) was called.
-    begun: AtomicBool,
     _lock: Lock,
 }
 
@@ -146,7 +144,6 @@ impl Pyramid {
             done,
             pool: Arc::new(pool(options.workers)?),
             counters: ProgressCounters::of(total),
-            begun: AtomicBool::new(false),
             dtype,
             options: options.clone(),
             _lock: lock,
@@ -218,9 +215,7 @@ impl Pyramid {
     /// written. The image is as it was then, and a new `Pyramid` goes on after the shards that are finished. Only the
     /// first call works, also after [`stop`](Self::stop); another one is refused with [`Error::Conflict`].
     pub fn run(&self) -> Result<PyramidSummary> {
-        if self.begun.swap(true, Relaxed) {
-            return Err(ran_before("Pyramid", &self.image.root));
-        }
+        self.counters.begin_only_run("Pyramid", &self.image.root)?;
         self.work().map_err(|error| space::how_to_go_on(error, Some(&self.staging)))
     }
 
@@ -238,6 +233,7 @@ impl Pyramid {
         };
         let totals = Mutex::new(Totals::default());
         if self.done {
+            self.counters.find_all();
             // A kill at the very end of that call may have left it.
             Staging::sweep(&self.staging);
         }

@@ -113,8 +113,12 @@ impl Recover {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// As for [`new`](Self::new). What changes the dataset runs once: another call is refused with
+    /// [`Error::Conflict`].
     pub fn run(&self) -> Result<Recovery> {
+        if self.apply {
+            self.counters.begin_only_run("Recover", &self.root)?;
+        }
         // A writer may have ended since `new` looked.
         let tree = Tree::walk(&self.root)?;
         if !self.apply {

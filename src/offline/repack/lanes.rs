@@ -62,13 +62,21 @@ impl ShardLanes {
                 let change = changes[*number];
                 let tally = Tally { counters, added: AtomicU64::new(0) };
                 match counters.go_on().and_then(|()| change.shard(position, self.chunks_at_once, &tally)) {
-                    Ok(outcome) => made(*number, outcome),
+                    Ok(outcome) => {
+                        made(*number, outcome);
+                        let pixels = change.pixel_bytes(position);
+                        if matches!(outcome, ShardOutcome::Found { .. }) {
+                            counters.found.fetch_add(pixels, Relaxed);
+                        }
+                        tally.settle(pixels);
+                    }
                     Err(error) => {
                         failed.store(true, Relaxed);
                         first_error.lock().unpoisoned().get_or_insert(error);
+                        // What was gathered for it is gathered again by the next call.
+                        tally.settle(0);
                     }
                 }
-                tally.settle(change.pixel_bytes(position));
             }
         };
         thread::scope(|scope| (0..self.count).for_each(|_| drop(scope.spawn(lane))));

@@ -55,7 +55,7 @@ mod zarr2_arrays;
 mod zarr2_tree;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value, json};
@@ -67,7 +67,7 @@ use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
 use crate::offline::not_fetched;
-use crate::offline::progress::{Progress, ProgressCounters, controls, pool, ran_before};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::replaceable::refuse_consolidated;
 use crate::sync::Unpoisoned;
 use change::Change;
@@ -112,8 +112,6 @@ pub struct Repack {
     files: Vec<(String, Vec<u8>)>,
     todo: Vec<(usize, Vec<u64>)>,
     counters: ProgressCounters,
-    /// [`run`](Repack::run) was called.
-    begun: AtomicBool,
     /// An earlier call made the new dataset.
     done: Option<EarlierResult>,
     /// What somebody should know who reads the result.
@@ -176,7 +174,7 @@ impl Repack {
         let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
         let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } =
             choice::jobs(nodes, &roots, &selection, &pool)?;
-        notes.extend(note.map(str::to_owned).into_iter().chain(not_fetched));
+        notes.extend(note.iter().cloned().chain(not_fetched));
         let done = match &out {
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options, &staging)?),
             _ => None,
@@ -201,7 +199,6 @@ impl Repack {
             files,
             todo,
             counters,
-            begun: AtomicBool::new(false),
             done,
             notes,
             _lock: lock,
@@ -265,10 +262,9 @@ impl Repack {
     /// are finished. Only the first call works, also after [`stop`](Self::stop): what is there afterwards is no longer
     /// what [`new`](Self::new) looked at. Another one is refused with [`Error::Conflict`].
     pub fn run(&self) -> Result<RepackSummary> {
-        if self.begun.swap(true, Relaxed) {
-            return Err(ran_before("Repack", &self.root));
-        }
+        self.counters.begin_only_run("Repack", &self.root)?;
         if let Some(done) = self.done {
+            self.counters.find_all();
             if done == EarlierResult::Untidy {
                 Staging::discard(&self.staging)?;
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::archive_file::{check_dialect, is_archive_name};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::folder::refuse_file;
 use crate::fs::{self as os, attributes, links, look};
 use crate::replaceable::refuse_within_array;
 
@@ -49,7 +50,10 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
     refuse_within_array("out", out)?;
     match out.parent() {
         Some(parent) if !parent.is_dir() => {
-            fs::create_dir_all(parent).map_err(|error| Error::io("create", parent, error))
+            fs::create_dir_all(parent).map_err(|error| match parent.ancestors().any(Path::is_file) {
+                true => refuse_file(out),
+                false => Error::io("create", parent, error),
+            })
         }
         _ => Ok(()),
     }

@@ -20,7 +20,7 @@ impl Tally<'_> {
         self.counters.done.fetch_add(bytes, Relaxed);
     }
 
-    /// Makes up for chunks that were missing, or reached beyond the edge.
+    /// Counts `bytes` for the whole shard: some of its chunks were missing, or reached beyond the edge.
     pub(super) fn settle(self, bytes: u64) {
         self.counters.done.fetch_add(bytes, Relaxed);
         self.counters.done.fetch_sub(self.added.into_inner(), Relaxed);

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     tell_notes(args.report.quiet, &notes);
     let start = Instant::now();
     let quiet = args.report.quiet || args.report.json;
-    let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
+    let run = || meter::during(quiet, || pyramid.progress().into(), || pyramid.run());
     let summary = interrupt::stopping(|| pyramid.stop(), run).map_err(|error| in_the_way(error, args, &options))?;
     let seconds = start.elapsed().as_secs_f64();
     if args.report.json {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     }
     // To join nothing would end the path with a slash.
     let image = if summary.image.is_empty() { args.path.clone() } else { args.path.join(&summary.image) };
-    say(&format!("{}: {}\n", image.display(), sentence(&summary, seconds)))
+    say(&format!("{}: {}\n", image.display(), sentence(&summary, pyramid.progress(), seconds)))
 }
 
 /// What is in the way of the levels, and whether `--overwrite` would help.
@@ -69,7 +69,7 @@ fn in_the_way(error: Error, args: &PyramidArgs, options: &PyramidOptions) -> Fai
     }
 }
 
-fn sentence(summary: &PyramidSummary, seconds: f64) -> String {
+fn sentence(summary: &PyramidSummary, progress: offline::Progress, seconds: f64) -> String {
     if summary.levels.is_empty() {
         return "is small enough without further levels; --levels makes some all the same".to_owned();
     }
@@ -80,12 +80,14 @@ fn sentence(summary: &PyramidSummary, seconds: f64) -> String {
         let lengths: Vec<_> = level.shape.iter().map(u64::to_string).collect();
         format!("{} {}", level.path, lengths.join("x"))
     });
+    // An earlier call may have made a part of them.
+    let made = 1.0 - progress.found as f64 / progress.total.max(1) as f64;
     format!(
         "levels {} by {}; {}, {} in {seconds:.1} s ({}/s of level 0's pixels)",
         shapes.collect::<Vec<_>>().join(", "),
         summary.method,
         count(summary.chunks, "chunk"),
         decimal(summary.bytes),
-        bytes_text(summary.bytes_pixels as f64 / seconds.max(1e-9)),
+        bytes_text(summary.bytes_pixels as f64 * made / seconds.max(1e-9)),
     )
 }

@@ -6,7 +6,7 @@ use shardwright::Error;
 use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
 use shardwright::words::{IS, count, of_number};
 
-use crate::args::RepackArgs;
+use crate::args::{Names, RepackArgs};
 use crate::console::{say, tell_notes};
 use crate::failure::{Failure, with_options};
 use crate::place::{is_around, refuse_unusable, refuse_zip};
@@ -17,8 +17,8 @@ use crate::{interrupt, meter};
 pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     let options = RepackOptions {
         order: args.order,
-        only: args.only.clone(),
-        skip: args.skip.clone(),
+        only: Names::all(&args.only),
+        skip: Names::all(&args.skip),
         dialect: args.dialect,
         ome: args.ome,
         codec: args.codec()?,
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     tell_notes(args.report.quiet, &notes);
     let start = Instant::now();
     let quiet = args.report.quiet || args.report.json;
-    let run = || meter::during(quiet, || repack.progress().bytes(), || repack.run());
+    let run = || meter::during(quiet, || repack.progress().into(), || repack.run());
     let summary = interrupt::stopping(|| repack.stop(), run).map_err(in_the_way)?;
     let seconds = start.elapsed().as_secs_f64();
     let path = args.output.as_ref().unwrap_or(&args.path);
@@ -66,10 +66,11 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     if args.report.quiet {
         return Ok(());
     }
-    say(&format!("{}: {}\n", path.display(), sentence(&summary, seconds)))
+    say(&format!("{}: {}\n", path.display(), sentence(&summary, repack.progress().found, seconds)))
 }
 
-fn sentence(summary: &RepackSummary, seconds: f64) -> String {
+/// `found`: bytes of pixels that were in order before.
+fn sentence(summary: &RepackSummary, found: u64, seconds: f64) -> String {
     let RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, .. } = *summary;
     let files = |number| match chunk_files {
         0 => count(number, "shard"),
@@ -91,6 +92,6 @@ fn sentence(summary: &RepackSummary, seconds: f64) -> String {
         files(shards_written),
         count(chunks, "chunk"),
         decimal(bytes),
-        bytes_text(bytes_pixels as f64 / seconds.max(1e-9)),
+        bytes_text(bytes_pixels.saturating_sub(found) as f64 / seconds.max(1e-9)),
     )
 }

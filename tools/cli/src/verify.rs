@@ -14,7 +14,7 @@ use crate::{interrupt, meter};
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
     let verify = offline::Verify::new(&args.path, &VerifyOptions::default())?;
-    let run = || meter::during(args.report.quiet, || verify.progress().bytes(), || verify.run());
+    let run = || meter::during(args.report.quiet, || verify.progress().into(), || verify.run());
     let mut verification = interrupt::stopping(|| verify.stop(), run)?;
     name_options(verification.findings.iter_mut().map(|finding| &mut finding.what));
     if args.report.json {

@@ -129,7 +129,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let done = AtomicU64::new(0);
     meter::during(
         args.report.quiet || args.report.json,
-        || (done.load(Ordering::Relaxed), image.bytes()),
+        || meter::Work { done: done.load(Ordering::Relaxed), found: 0, total: image.bytes() },
         || {
             array.read_pieces(&image.start, &image.shape, args.memory, |piece| {
                 if interrupted() {
