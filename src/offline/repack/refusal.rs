@@ -10,7 +10,7 @@ use crate::offline::array::Array;
 use crate::words::{count, quoted, shell_word};
 
 /// Names that an error message lists.
-const NAMES_MAX: usize = 20;
+pub(super) const NAMES_MAX: usize = 20;
 
 /// Of the refusal of a configuration, which was made of an array and of options: the one or the others.
 pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Error {
@@ -48,8 +48,8 @@ pub(super) fn of_neighbours(names: &[String], only: &str, options: &RepackOption
 }
 
 /// Names of arrays as the value of an option.
-fn listed(names: &[impl AsRef<str>]) -> String {
-    let listed: Vec<&str> = names.iter().take(NAMES_MAX).map(AsRef::as_ref).collect();
+pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
+    let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| name.as_ref().replace(',', "\\,")).collect();
     let of_all = if names.len() > NAMES_MAX { ",… with the others' names" } else { "" };
     shell_word(Path::new(&listed.join(","))) + of_all
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::options::RepackOptions;
+use super::refusal::{self, NAMES_MAX};
 use super::target;
 use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
@@ -13,10 +14,8 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::words::{count, of_number, quoted, shell_word};
+use crate::words::{count, of_number, quoted};
 
-/// Names that an error message lists.
-const NAMES_MAX: usize = 20;
 /// Arrays of which it says why they can't be read.
 const REASONS_MAX: usize = 5;
 
@@ -107,8 +106,10 @@ impl<'a> Selection<'a> {
         // What groups now say of it goes into a new dataset, and it goes along; or there is nothing else.
         let goes_along = (ome.is_some() || (self.is_flat && !asks_for_shards)) && self.copied;
         let goes_along = goes_along && array.manifest().is_none();
+        // Beside arrays that get shards, lengths may be for these alone.
+        let is_cut = !chunk.is_empty() && (shard.is_empty() || chunk.len() <= array.shape().len());
         self.stays_files(array)
-            && (codec.is_some() || (!chunk.is_empty() && shard.is_empty()) || goes_along)
+            && (codec.is_some() || is_cut || goes_along)
             && !array.shape().is_empty()
             && !self.records.contains(&node.name)
     }
@@ -162,14 +163,9 @@ fn refused(unread: &[(&str, &Error)], is_alone: bool) -> Option<Error> {
     if is_alone {
         return Some((*first).clone().with(&format!("{more}; there is no other array to repack")));
     }
-    let name = |(name, _): &(&str, &Error)| if name.is_empty() { "/".to_owned() } else { (*name).to_owned() };
-    let names: Vec<_> = unread.iter().take(NAMES_MAX).map(name).collect();
-    let of_all = if unread.len() > NAMES_MAX { ",… with the others' names" } else { "" };
-    let names = shell_word(Path::new(&names.join(",")));
-    let it = of_number(&unread.len(), ["it", "them"]);
-    Some(
-        (*first).clone().with(&format!("{more}; to repack what is beside {it}, add the option `skip` {names}{of_all}")),
-    )
+    let names: Vec<_> = unread.iter().map(|(name, _)| if name.is_empty() { "/" } else { *name }).collect();
+    let (it, names) = (of_number(&unread.len(), ["it", "them"]), refusal::listed(&names));
+    Some((*first).clone().with(&format!("{more}; to repack what is beside {it}, add the option `skip` {names}")))
 }
 
 fn named(name: &str) -> String {

@@ -18,7 +18,7 @@ pub(crate) use self::groups::{RecordingArgs, ReportArgs};
 pub(crate) use self::images::{ImagesArgs, Series, VisitOrder};
 pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::repack::RepackArgs;
-pub(crate) use self::values::{Camera, Rate};
+pub(crate) use self::values::{Camera, Names, Rate};
 use self::values::{FROM_0, bytes, number, one_of, positive_seconds, within};
 use crate::region::RegionArg;
 
@@ -371,13 +371,24 @@ mod tests {
     }
 
     #[test]
+    fn a_comma_in_a_name_stands_behind_a_backslash() {
+        let of = |text: &str| Names::all(&[text.parse().unwrap()]);
+        assert_eq!(of(r"a\,b,c\d,\,"), names(&["a,b", r"c\d", ","]));
+        assert_eq!(of("a,"), names(&["a", ""]));
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
     fn a_list_takes_no_path() {
         let parse = |words: &str| Cli::try_parse_from(["shardwright"].into_iter().chain(words.split(' ')));
         let Command::Repack(repack) = parse("repack --only a,b --only c --skip d in.zarr out.zarr").unwrap().command
         else {
             panic!("no repack")
         };
-        assert_eq!((repack.only, repack.skip), (vec!["a".into(), "b".into(), "c".into()], vec!["d".to_owned()]));
+        assert_eq!((Names::all(&repack.only), Names::all(&repack.skip)), (names(&["a", "b", "c"]), names(&["d"])));
         assert_eq!((repack.path, repack.output), ("in.zarr".into(), Some("out.zarr".into())));
         assert!(matches!(parse("pyramid --z always in.zarr").unwrap().command, Command::Pyramid(_)));
         let refused = parse("pyramid --z in.zarr").unwrap_err().to_string();

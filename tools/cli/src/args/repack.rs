@@ -1,6 +1,7 @@
 //! The words of `shardwright repack`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 use shardwright::offline::ChunkOrder;
@@ -8,7 +9,7 @@ use shardwright::{Codec, Compressor, Dialect, IndexLocation, OmeVersion};
 
 use super::groups::{CODECS, EncodingArgs, ReportArgs, TrustArgs, VolumeArgs, WorkArgs, compressor};
 use super::help;
-use super::values::{one_of, whole};
+use super::values::{Names, one_of, whole};
 use crate::failure::Failure;
 
 /// Close the gaps in a dataset's shards, or give it another codec, other chunks and shards, or another format
@@ -56,13 +57,14 @@ pub(crate) struct RepackArgs {
     #[arg(long, help_heading = "Layout and codec")]
     #[arg(conflicts_with_all = ["shard", "index", "index_checksum", "no_index_checksum"])]
     pub(crate) unsharded: bool,
-    /// Repack only these arrays, or all in these groups, by their paths within the dataset; others are as with --skip
-    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
-    pub(crate) only: Vec<String>,
+    /// Repack only these arrays, or all in these groups, by their paths within the dataset, a comma in one written as
+    /// \,; others are as with --skip
+    #[arg(long, value_name = "NAME,NAME", value_parser = Names::from_str, help_heading = "Arrays")]
+    pub(crate) only: Vec<Names>,
     /// Don't repack these arrays, or those in these groups: in place they are left alone; a new dataset has them as
     /// they are, or, where their group becomes another format, without them, and says so
-    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
-    pub(crate) skip: Vec<String>,
+    #[arg(long, value_name = "NAME,NAME", value_parser = Names::from_str, help_heading = "Arrays")]
+    pub(crate) skip: Vec<Names>,
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
     /// Write the bytes of shards that stay as they are, rather than share their blocks with the old dataset's on XFS

@@ -1,5 +1,6 @@
 //! How single words of the command line become values.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -18,6 +19,40 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
         let found = all.iter().find(|&&value| name(value) == text);
         *found.expect("clap lets only names of these pass")
     })
+}
+
+/// Names with commas between them. A comma in a name stands behind a backslash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names(Vec<String>);
+
+impl Names {
+    /// Those of several options.
+    pub(crate) fn all(options: &[Self]) -> Vec<String> {
+        options.iter().flat_map(|names| names.0.iter().cloned()).collect()
+    }
+}
+
+impl FromStr for Names {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let mut names = vec![String::new()];
+        let mut rest = text;
+        while let Some(at) = rest.find(',') {
+            let (name, behind) = (&rest[..at], &rest[at + 1..]);
+            let last = names.last_mut().expect("there is one from the beginning");
+            match name.strip_suffix('\\') {
+                Some(name) => last.extend([name, ","]),
+                None => {
+                    last.push_str(name);
+                    names.push(String::new());
+                }
+            }
+            rest = behind;
+        }
+        names.last_mut().expect("there is one from the beginning").push_str(rest);
+        Ok(Self(names))
+    }
 }
 
 /// A synthetic camera: `2048x2048xu16@100`.
