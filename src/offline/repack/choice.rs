@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::array_notes;
 use super::design::is_asked_for;
-use super::jobs::{ArrayJob, ArrayJobs, Roots};
+use super::jobs::{ArrayJob, ArrayJobs, Roots, TO_SHARDS};
 use super::missing;
 use super::options::{RepackOptions, Sharding};
 use super::refusal::called;
@@ -32,7 +32,7 @@ pub(super) fn settled(
     nodes: &[Node],
     options: &RepackOptions,
     copied: bool,
-) -> Result<(RepackOptions, Option<&'static str>)> {
+) -> Result<(RepackOptions, Option<String>)> {
     let named = options.dialect;
     let options = options.with_dialect(nodes::dialect_of(nodes, options)?);
     options.check(named)?;
@@ -43,8 +43,8 @@ pub(super) fn settled(
     if !is_asked || !is_open || !rules(options.to()).is_tree || some_are_meant {
         return Ok((options, None));
     }
-    let note = "each chunk stays a file of its own; the option `shard` puts them into shards";
-    Ok((RepackOptions { sharding: Sharding::Unsharded, ..options }, copied.then_some(note)))
+    let note = || format!("each chunk stays a file of its own; {}", TO_SHARDS);
+    Ok((RepackOptions { sharding: Sharding::Unsharded, ..options }, copied.then(note)))
 }
 
 /// All that there is to do, with what somebody should know of it. Refuses what lacks arrays that its documents promise,

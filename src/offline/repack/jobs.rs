@@ -15,7 +15,7 @@ use super::left_out::{LeftOut, left_of_designed, left_of_others, records_of};
 use super::missing::GivenUp;
 use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
-use super::refusal;
+use super::refusal::{self, NAMES_MAX};
 use super::selection::Selection;
 use super::staging::Staging;
 use super::target::{self, changes_format};
@@ -30,9 +30,6 @@ use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::promises::Broken;
 use crate::words::quoted;
-
-/// Names that an error message lists.
-const NAMES_MAX: usize = 20;
 
 /// One array.
 #[derive(Debug)]
@@ -120,6 +117,9 @@ pub(super) struct Roots<'a> {
     pub(super) absent: &'a [Broken],
 }
 
+/// What makes shards of chunks that are files.
+pub(super) const TO_SHARDS: &str = "the option `shard` with lengths above 0 puts them into shards";
+
 /// That chunks which were files of another format are files still, where nobody asked for that.
 fn note_of_files(jobs: &[ArrayJob], options: &RepackOptions) -> Option<String> {
     let is_file = |job: &&ArrayJob| {
@@ -127,9 +127,10 @@ fn note_of_files(jobs: &[ArrayJob], options: &RepackOptions) -> Option<String> {
         !from.layout.rules().is_tree && !to.layout.has_index() && to.layout.shape.len() > 1
     };
     let job = jobs.iter().find(is_file).filter(|_| !options.is_unsharded())?;
-    let bare = if job.change.target.codec().checksum { "" } else { ", without checksums" };
+    let is_bare = options.codec.is_none() && !job.change.target.codec().checksum;
+    let bare = if is_bare { ", without checksums" } else { "" };
     let help = if bare.is_empty() { "" } else { ", and the option `codec` encodes them with checksums" };
-    Some(format!("each chunk stays a file of its own{bare}; the option `shard` puts them into shards{help}"))
+    Some(format!("each chunk stays a file of its own{bare}; {TO_SHARDS}{help}"))
 }
 
 /// All that there is to do.

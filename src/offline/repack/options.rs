@@ -73,9 +73,9 @@ pub struct RepackOptions {
     pub codec: Option<Codec>,
     /// Chunk length in elements, of all dimensions or only the last ones; 0, or none, keeps what is.
     pub chunk: Vec<u64>,
-    /// Shard length in elements, in the same way. With it, arrays whose chunks are files get shards; without it, they
-    /// keep their files. Of dialects other
-    /// than [`Dialect::Zarr3`], shards are chosen where there are none to keep, as are those of a precomputed volume.
+    /// Shard length in elements, in the same way. With lengths above 0, arrays whose chunks are files get shards;
+    /// without, they keep their files. Of dialects other than [`Dialect::Zarr3`], shards are chosen where there are
+    /// none to keep, as are those of a precomputed volume.
     pub shard: Vec<u64>,
     /// Whether chunks share files.
     pub sharding: Sharding,
