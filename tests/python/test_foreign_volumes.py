@@ -141,6 +141,15 @@ def test_files_that_are_compressed_are_told(tool, told, pyramid):
     tool("verify", pyramid)
 
 
+def test_a_chunk_that_is_there_twice_counts_once(tool, told, pyramid):
+    first = min((pyramid / "8_8_40").iterdir())
+    first.with_suffix("").write_bytes(gzip.decompress(first.read_bytes()))
+    assert told("info", pyramid)["arrays"][0]["shard_files"] == 4
+    found = told("verify", pyramid)
+    assert [array["files"] for array in found["arrays"]][0] == 4
+    assert first.name in tool("verify", pyramid) and "a second time" in tool("verify", pyramid)
+
+
 def test_arrays_of_others_are_no_records(tool, replay, tmp_path):
     zarr.create_array(tmp_path / "one", data=np.arange(10.0), chunks=(5,))
     text = tool("info", tmp_path / "one")

@@ -1,5 +1,6 @@
 //! Where the chunks of an array lie: which files it has, and which byte ranges of them are chunks.
 
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -53,12 +54,25 @@ impl Array {
             Ok(())
         })?;
         found.retain(|(_, position)| self.layout().has_file(position));
-        if self.layout().packs_files() {
-            // A chunk may be there twice, compressed and not: read is the one that is not, whose name is the shorter.
-            found.sort_by(|(path, at), (other, other_at)| (at, path).cmp(&(other_at, other)));
-            found.dedup_by(|(_, later), (_, kept)| later == kept);
-        }
+        self.take_doubles(&mut found);
         Ok((found, hidden))
+    }
+
+    /// Takes out of `files` those of chunks that are there twice, compressed and not: read is the one that is not, whose
+    /// name is the shorter.
+    pub(crate) fn take_doubles(&self, files: &mut Vec<FileAt>) -> Vec<PathBuf> {
+        let mut doubles = Vec::new();
+        if self.layout().packs_files() {
+            files.sort_by(|(path, at), (other, other_at)| (at, path).cmp(&(other_at, other)));
+            files.dedup_by(|(path, later), (_, kept)| {
+                let is_double = later == kept;
+                if is_double {
+                    doubles.push(mem::take(path));
+                }
+                is_double
+            });
+        }
+        doubles
     }
 
     /// Of each way in which its files are compressed as a whole, the first of them.

@@ -24,6 +24,8 @@ pub(crate) struct ArrayNode {
     pub(crate) name: String,
     pub(crate) array: Array,
     pub(crate) files: Vec<FileAt>,
+    /// Files of chunks that others are read of.
+    pub(crate) doubles: Vec<PathBuf>,
 }
 
 impl ArrayNode {
@@ -95,7 +97,10 @@ impl Tree {
         }
         tree.groups.sort_by(|a, b| a.name.cmp(&b.name));
         tree.arrays.sort_by(|a, b| a.name.cmp(&b.name));
-        tree.arrays.iter_mut().for_each(|node| node.files.sort());
+        for ArrayNode { array, files, doubles, .. } in &mut tree.arrays {
+            *doubles = array.take_doubles(files);
+            files.sort();
+        }
         tree.partial.sort();
         tree.unexpected.sort();
         Ok(tree)
@@ -287,7 +292,12 @@ impl Walk {
         }
         let at = self.entries.len();
         let (path, folder) = (array.path().to_path_buf(), array.folder().to_path_buf());
-        self.add(FolderEntry::Array(Box::new(ArrayNode { name: name.to_owned(), array, files: Vec::new() })))?;
+        self.add(FolderEntry::Array(Box::new(ArrayNode {
+            name: name.to_owned(),
+            array,
+            files: Vec::new(),
+            doubles: Vec::new(),
+        })))?;
         if self.purpose != WalkPurpose::Tree {
             return if has_nodes { self.children(&path, name, depth, &Beside::Known(Vec::new())) } else { Ok(()) };
         }
@@ -444,7 +454,7 @@ impl Walk {
         for path in self.list(folder, "")? {
             let Some(is_folder) = self.is_folder(&path, "")? else { continue };
             let FolderEntry::Array(entry) = &mut self.entries[at] else { return Ok(()) };
-            let ArrayNode { name: node, array, files } = &mut **entry;
+            let ArrayNode { name: node, array, files, .. } = &mut **entry;
             let name = path.file_name().and_then(OsStr::to_str);
             let key = name.map(|name| below(key, name));
             let holds_chunks = key.as_deref().is_some_and(|key| array.layout().has_files_in(key));

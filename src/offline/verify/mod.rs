@@ -5,7 +5,7 @@ mod check;
 mod documents;
 mod shard;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -135,7 +135,7 @@ impl Verify {
         Ok(Self { root: root.to_path_buf(), pool: pool(options.workers)?, counters: ProgressCounters::default() })
     }
 
-    /// Checks.
+    /// Checks. It may be called again, and looks at everything anew.
     ///
     /// # Errors
     ///
@@ -276,6 +276,11 @@ impl<'a> CheckRun<'a> {
             }
             if node.array.manifest().is_some() { self.manifest(&node.array, &sums) } else { Ok(()) }
         })?;
+        for path in &node.doubles {
+            let what = "is not read: its chunk is there a second time, in a file that is not compressed, or in another \
+                        way; other programs may read this one";
+            self.check.note(path, what);
+        }
         if let Some(caution) = node.array.caution() {
             self.check.note(node.array.path(), caution);
         }
@@ -416,7 +421,7 @@ impl<'a> CheckRun<'a> {
 
     /// The chunks that a manifest names, wherever they are on this machine.
     fn manifest(&self, array: &Array, sums: &CheckedSums) -> Result<()> {
-        let elsewhere: Mutex<Option<String>> = Mutex::default();
+        let (elsewhere, files) = (Mutex::<Option<String>>::default(), Mutex::<HashSet<PathBuf>>::default());
         let one = |position: &Vec<u64>| {
             self.check.counters.go_on()?;
             let file = match array.open_file(position) {
@@ -429,9 +434,13 @@ impl<'a> CheckRun<'a> {
                 }
                 Err(error) => return self.check.found_in(array.path(), error),
             };
+            if !files.lock().unpoisoned().contains(file.path()) {
+                files.lock().unpoisoned().insert(file.path().to_path_buf());
+            }
             self.shard(array, &file, position, sums).check().or_else(|error| self.check.found_in(array.path(), error))
         };
         array.file_positions()?.par_iter().try_for_each(one)?;
+        sums.files.fetch_add(files.into_inner().unpoisoned().len() as u64, Relaxed);
         if let Some(reason) = elsewhere.into_inner().unpoisoned() {
             let unchecked = sums.unchecked.load(Relaxed);
             let (chunks, are) = (count(unchecked, "chunk"), of_number(&unchecked, IS));

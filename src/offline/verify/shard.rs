@@ -107,7 +107,7 @@ impl ShardCheck<'_> {
     fn count(&self, range: Range, place: &[u64]) {
         self.sums.chunks.fetch_add(1, Relaxed);
         self.sums.inside.fetch_add(u64::from(self.array.layout().has_chunk(place)), Relaxed);
-        let stored = if range == self.file.whole() { self.file.stored_len() } else { range.nbytes };
+        let stored = if self.file.is_packed() { self.file.stored_len() } else { range.nbytes };
         self.sums.bytes.fetch_add(stored, Relaxed);
         self.check.counters.add(range.nbytes);
     }
@@ -344,8 +344,8 @@ impl ShardCheck<'_> {
             self.check.note(self.file.path(), format!("{} there a second time", count_that(twice, "chunk", IS)));
         }
         if !torn.is_empty() {
-            self.check
-                .note(self.file.path(), format!("{} begun and never finished", count_that(torn.len(), "chunk", WAS)));
+            let what = format!("{} never finished, or damaged since", count_that(torn.len(), "chunk", WAS));
+            self.check.note(self.file.path(), what);
         }
         if scan.strangers > 0 {
             self.check.note(
