@@ -28,8 +28,8 @@ impl Array {
         memory_bytes: u64,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if shape.is_empty() || shape.contains(&0) || shape.len() != self.shape().len() || start.len() != shape.len() {
-            // One element, none, or a mistake that the reader of regions explains.
+        self.check_box(start, shape)?;
+        if shape.is_empty() || shape.contains(&0) {
             let mut one = vec![0; if shape.is_empty() { self.dtype().size() } else { 0 }];
             self.read_region(start, shape, &mut one)?;
             return if one.is_empty() { Ok(()) } else { take(&one) };

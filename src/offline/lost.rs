@@ -97,8 +97,10 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// When a folder can't be listed, or an index can't be read.
+    /// [`Error::Config`] for a box that is not within the array; else when a folder can't be listed, or an index can't
+    /// be read.
     pub fn lost_within(&self, start: &[u64], shape: &[u64]) -> Result<Option<String>> {
+        self.check_box(start, shape)?;
         if self.counted_chunks().is_none() || (self.layout().has_boxes() && self.has_files_within(start, shape)?) {
             return Ok(None);
         }

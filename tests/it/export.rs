@@ -63,6 +63,14 @@ fn the_first_error_ends_the_reading() {
         if calls == 3 { Err(Error::Ended) } else { Ok(()) }
     });
     assert!(matches!(refused, Err(Error::Ended)) && calls == 3);
+    // Nothing of a box that reaches beyond the array is given, and none is too far.
+    for (start, shape) in [([0; 4], [10, 2, 40, 50]), ([0; 4], [1, 1, 1, u64::MAX]), ([u64::MAX, 0, 0, 0], [1; 4])] {
+        let take = |_: &[u8]| -> Result<(), Error> { panic!("a piece of {shape:?} from {start:?}") };
+        assert!(
+            array.read_pieces(&start, &shape, 8000, take).unwrap_err().to_string().contains("the array's shape is")
+        );
+        assert!(array.lost_within(&start, &shape).is_err());
+    }
     let outside = array.read_pieces(&[0; 4], &[10, 2, 40, 50], 8000, |_| Ok::<_, Error>(()));
     assert!(matches!(outside, Err(Error::Config { field: "region", .. })));
     // A damaged chunk is an error of the piece that needs it, not of the pieces before.

@@ -56,6 +56,20 @@ impl Array {
     }
 
     fn check_region(&self, start: &[u64], shape: &[u64], out_bytes: usize) -> Result<()> {
+        self.check_box(start, shape)?;
+        let expected = format::bytes(shape, self.dtype());
+        if expected != Some(out_bytes as u64) {
+            let reason = match expected {
+                Some(expected) => format!("a region of {shape:?} has {expected} bytes"),
+                None => format!("a region of {shape:?} has more than 2^64 bytes"),
+            };
+            return Err(Error::config("out", format_args!("{out_bytes} bytes"), reason));
+        }
+        Ok(())
+    }
+
+    /// Refuses a box of `shape` elements from `start` that is not within the array.
+    pub(in crate::offline) fn check_box(&self, start: &[u64], shape: &[u64]) -> Result<()> {
         let array = self.shape();
         let ends = start.iter().zip(shape).map(|(start, length)| start.checked_add(*length));
         let inside = start.len() == array.len()
@@ -64,14 +78,6 @@ impl Array {
         if !inside {
             let value = format_args!("{shape:?} from {start:?}").to_string();
             return Err(Error::config("region", value, format!("the array's shape is {array:?}")));
-        }
-        let expected = format::bytes(shape, self.dtype());
-        if expected != Some(out_bytes as u64) {
-            let reason = match expected {
-                Some(expected) => format!("a region of {shape:?} has {expected} bytes"),
-                None => format!("a region of {shape:?} has more than 2^64 bytes"),
-            };
-            return Err(Error::config("out", format_args!("{out_bytes} bytes"), reason));
         }
         Ok(())
     }
