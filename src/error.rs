@@ -206,7 +206,7 @@ pub enum Error {
         reason: String,
     },
     /// A worker thread panicked; the chunk that it worked on is missing.
-    #[error("a worker thread panicked: {message}")]
+    #[error("a worker thread ended by a fault of the program: {message}")]
     Panicked {
         /// The panic's message.
         message: String,

@@ -83,11 +83,11 @@ pub(super) fn unlike(error: &serde_json::Error) -> Refusal {
     let reason = Plain(error).to_string();
     let Some((before, rest)) = reason.split_once("string \"\\0") else { return reason.into() };
     let Some((token, after)) = rest.split_once('"') else { return reason.into() };
-    let reason = format!("{before}the number {token}{after}");
-    match token.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => Refusal::Unsupported(format!("{reason}; numbers below 2^64 are read")),
-        false => reason.into(),
+    if token.bytes().all(|byte| byte.is_ascii_digit()) {
+        let field = before.strip_suffix("invalid type: ").unwrap_or(before);
+        return Refusal::Unsupported(format!("{field}{token} is too large; numbers below 2^64 are read"));
     }
+    format!("{before}the number {token}{after}").into()
 }
 
 /// The shape of shards of this many chunks.

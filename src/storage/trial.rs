@@ -24,6 +24,8 @@ use crate::sync::Unpoisoned;
 const TRIAL_BYTES: u64 = 24 << 20;
 const TRIAL_TIME: Duration = Duration::from_millis(60);
 const RATES_BYTES: u64 = 256 << 20;
+/// Of one write that is tried: of several at once, each has its own memory.
+const WRITE_BYTES_MAX: u64 = 1 << 30;
 // A run that writes less than this is over before the choice matters.
 const RUN_BYTES_MIN: u64 = 256 << 20;
 // Direct writes leave the page cache to others, so they may be this much slower than the fastest.
@@ -156,9 +158,12 @@ impl Default for StorageTrial {
 /// possible and safe there, with bytes per second; `StorageKind::Auto` takes about the fastest.
 ///
 /// # Errors
-/// [`Error::Io`] where nothing can be written.
+/// [`Error::Config`] for writes of more than a GiB; [`Error::Io`] where nothing can be written.
 pub fn storage_rates(folder: &Path, trial: &StorageTrial) -> Result<Vec<(StorageKind, f64)>> {
     let &StorageTrial { write_bytes, sync, time } = trial;
+    if write_bytes > WRITE_BYTES_MAX {
+        return Err(Error::config("write_bytes", write_bytes, format!("at most {WRITE_BYTES_MAX} are tried at once")));
+    }
     let piece = write_bytes.next_multiple_of(PAGE).max(PAGE);
     let rates = try_accesses(WAYS, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
     let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;

@@ -257,11 +257,9 @@ pub(super) fn group(path: &Path) -> Result<Value> {
                 let reason = "is no group of Zarr v3 and holds no image of OME-Zarr; one is made of an array";
                 return Err(Error::unsupported(path, format!("{reason}: {call}")));
             }
-            // Of the shards of a volume, somebody has to say what they become.
-            let shard = if path.join(precomputed::DOCUMENT).is_file() { " --shard …" } else { "" };
             let reason = format!(
                 "is no group of Zarr v3; only images of OME-Zarr 0.5 and 0.6 get levels, and repack makes one of it: \
-                 shardwright repack {} NEW{shard}",
+                 shardwright repack {} NEW",
                 shell_word(path)
             );
             Err(Error::unsupported(path, reason))

@@ -95,10 +95,19 @@ pub(crate) fn how_to_go_on(error: Error, place: Option<&Path>) -> Error {
                 "; what is finished stays{place}: free some room and make the same call again, which goes on from there"
             ))
         }
-        Some(place) => error.with(&format!(
-            "; what is finished stays in {place}: when the cause is gone, make the same call again, which goes on from \
-             there, or remove that folder"
-        )),
+        Some(place) => {
+            let gone = match error {
+                Error::Format { .. } => {
+                    "when the damage is mended, or given up (recover gives up damaged chunks of what this library \
+                     wrote)"
+                }
+                _ => "when the cause is gone",
+            };
+            error.with(&format!(
+                "; what is finished stays in {place}: {gone}, make the same call again, which goes on from there, or \
+                 remove that folder"
+            ))
+        }
         None => error,
     }
 }

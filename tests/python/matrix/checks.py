@@ -206,7 +206,8 @@ class Case:
         call = refusals.Call(self.cell, list(self.agreed.values()), words)
         if wrong := [note for note in without_words if not refusals.cause("manifest", 5, note, call)]:
             raise Wrong(f"manifest: there is no cause for it: {wrong}")
-        is_left = lambda name, notes: any(f'"{name}" is left out' in note for note in notes)
+        called = lambda name: f'"{name}"' if name else "the root"
+        is_left = lambda name, notes: any(f"{called(name)} is left out" in note for note in notes)
         unread = [note for note in notes if note not in without_words]
         self.check_unread("manifest", {name for name in self.truth_names if is_left(name, unread)})
         wanted = {name: pixels for name, pixels in self.agreed.items() if not is_left(name, notes)}
@@ -236,7 +237,7 @@ class Case:
     def check_staging(self, done):
         """What a chunk holds is seen only when its turn comes; the same call then goes on from what was done."""
         for left in [name for name in os.listdir(self.folder) if name.startswith(".")]:
-            if self.cell.get("compress") != "br" or f"{left}: when the cause is gone" not in done.stderr:
+            if self.cell.get("compress") != "br" or f"{left}: when the " not in done.stderr:
                 raise Wrong(f"repack: {left} is left: {done.stderr}")
             shutil.rmtree(self.folder / left)
 

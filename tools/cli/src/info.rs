@@ -43,7 +43,7 @@ fn to_text(description: &Description) -> String {
     let state = match description.complete {
         Some(true) if has_lost => ", finished by its writer, but chunks are lost",
         Some(true) => ", complete",
-        Some(false) if is_recovered => ", not complete: its writer was stopped, and what it had written was recovered",
+        Some(false) if is_recovered => ", not complete: it was recovered after its writer was stopped, or after damage",
         Some(false) => ", not complete: it is being written, or its writer was stopped",
         None => "",
     };

@@ -18,7 +18,7 @@ const SHARDS_SHOWN: usize = 40;
 pub(crate) fn run(args: &RecoverArgs) -> Result<u8, Failure> {
     let options = RecoverOptions { apply: args.apply, ..RecoverOptions::default() };
     let recover = offline::Recover::new(&args.path, &options)?;
-    let run = || meter::during(args.report.quiet, || recover.progress().bytes(), || recover.run());
+    let run = || meter::during(args.report.quiet, || recover.progress().into(), || recover.run());
     let mut recovery = interrupt::stopping(|| recover.stop(), run)?;
     let images = recovery.images.iter_mut();
     let told = images
@@ -81,8 +81,10 @@ fn image_text(text: &mut String, image: &ImageRecovered) {
     if image.chunks_dropped > 0 {
         write!(chunks, "; {} that an index named are not what was written", image.chunks_dropped).expect("a string");
     }
-    if image.chunks_torn > 0 {
-        write!(chunks, "; {} were never finished or are damaged", image.chunks_torn).expect("a string takes it");
+    // The others of these are those that an index named.
+    let unfinished = image.chunks_torn.saturating_sub(image.chunks_dropped);
+    if unfinished > 0 {
+        write!(chunks, "; {unfinished} were never finished or are damaged").expect("a string takes it");
     }
     line("chunks", chunks);
     image.lost.iter().for_each(|lost| line("lost", format!("{lost}; recover can't bring them back")));

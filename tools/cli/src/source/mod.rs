@@ -22,6 +22,7 @@ use std::io;
 use std::path::Path;
 
 use memmap2::MmapMut;
+use shardwright::offline::is_dataset;
 
 use self::files::{huge_pages, open_regular};
 use self::options::{refuse_all_but_axes, refuse_option, refuse_raw_options};
@@ -116,7 +117,7 @@ fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Resu
     if head.starts_with(foreign::ZIP) {
         match open_archive(input, args, series) {
             // Of other archives, it is said below what they are.
-            Err(failure) if !matches!(failure, Failure::Usage(_)) => {}
+            Err(failure) if !matches!(failure, Failure::Usage(_)) && !is_dataset(input) => {}
             opened => return opened,
         }
     }
@@ -124,9 +125,11 @@ fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Resu
         return Err(cannot("replay", input, Why::Unread(advice.to_owned())));
     }
     let head = head.get(..4).unwrap_or(&head);
+    let head: Vec<_> = head.iter().map(|byte| format!("{byte:02x}")).collect();
     Err(Failure::Usage(format!(
-        "{} is no TIFF or .npy file (it begins with {head:02x?}); a raw file needs --shape T,Y,X and --dtype",
-        input.display()
+        "{} is no TIFF or .npy file (its first bytes are {} in hexadecimal); a raw file needs --shape T,Y,X and --dtype",
+        input.display(),
+        head.join(" ")
     )))
 }
 
