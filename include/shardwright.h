@@ -577,7 +577,8 @@ typedef struct sw_stats {
     uint64_t bytes_out;
     // Frame buffers that wait for the camera: of a ring that images share, those that this one can get now.
     uint64_t ring_free;
-    // All frame buffers: of a ring that images share, those that this one may have at once.
+    // All frame buffers: of a ring that images share, those that this one can have at once, which are fewer when more
+    // images begin. Some are left for others, also for the next one that begins.
     uint64_t ring_frames;
     // Shards closed.
     uint64_t shards_closed;
@@ -613,7 +614,7 @@ typedef struct sw_layout {
     size_t frame_bytes;
     // Bytes of one ring buffer that a camera may write.
     size_t buffer_bytes;
-    // Frame buffers in the ring; where images share one, those that this one may have at once.
+    // Frame buffers in the ring; where images share one, those that this one can have at once: as in sw_stats.
     uint64_t ring_frames;
     // How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
     // driver that keeps nearly all buffers has missing numbers given up earlier, even of frames that come in order:
@@ -1019,8 +1020,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // error or because it takes no more frames: acquire until SW_RING_FULL, then wait.
 #define SW_EVENT_BUFFER_FREE 1
 
-// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not more
-// than half as many were taken in between.
+// As many frame buffers are taken (on loan or committed, or what other images have of a ring that they share) as the
+// mark says that was given. It comes again when not more than half as many were taken in between.
 #define SW_EVENT_RING_HIGH 2
 
 // The run has its first error: sw_first_error.
@@ -1358,12 +1359,13 @@ sw_status sw_dataset_free(struct sw_dataset *dataset);
 // something happens in between, it is one system call for whoever makes it happen, and none in sw_commit as long as
 // the ring is not empty and nothing goes wrong.
 //
-// `ring_mark`: from how many taken buffers on SW_EVENT_RING_HIGH comes; 0: three quarters of the ring. The descriptor
-// is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works on while
-// the run ends and afterwards. After a fork, it is of no use to the child.
+// `ring_mark`: from how many taken buffers on SW_EVENT_RING_HIGH comes; 0: three quarters of sw_stats' `ring_frames`.
+// When these become fewer than the mark, because other images begin, it comes when all of them are taken. The
+// descriptor is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works
+// on while the run ends and afterwards. After a fork, it is of no use to the child.
 //
-// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if
-// the process has no descriptor left.
+// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond `ring_frames`;
+// SW_ERROR_IO if the process has no descriptor left.
 sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, uint64_t ring_mark, int32_t *descriptor);
 
 // Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
@@ -1386,7 +1388,7 @@ sw_status sw_event_close(struct sw_acquisition *acquisition, int32_t descriptor)
 // happened before, then every edge. `ring_mark` is as for sw_event_open. The function and its context must stay until
 // the acquisition is freed.
 //
-// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring.
+// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond `ring_frames`.
 sw_status sw_on_event(struct sw_acquisition *acquisition,
                       sw_events events,
                       uint64_t ring_mark,

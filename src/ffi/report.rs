@@ -37,7 +37,8 @@ pub struct sw_stats {
     pub bytes_out: u64,
     /// Frame buffers that wait for the camera: of a ring that images share, those that this one can get now.
     pub ring_free: u64,
-    /// All frame buffers: of a ring that images share, those that this one may have at once.
+    /// All frame buffers: of a ring that images share, those that this one can have at once, which are fewer when more
+    /// images begin. Some are left for others, also for the next one that begins.
     pub ring_frames: u64,
     /// Shards closed.
     pub shards_closed: u64,
@@ -125,7 +126,7 @@ pub struct sw_layout {
     pub frame_bytes: usize,
     /// Bytes of one ring buffer that a camera may write.
     pub buffer_bytes: usize,
-    /// Frame buffers in the ring; where images share one, those that this one may have at once.
+    /// Frame buffers in the ring; where images share one, those that this one can have at once: as in sw_stats.
     pub ring_frames: u64,
     /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
     /// driver that keeps nearly all buffers has missing numbers given up earlier, even of frames that come in order:
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn sw_get_layout(acquisition: *mut sw_acquisition, layout:
             size: size_of::<sw_layout>(),
             frame_bytes: plan.frame.bytes,
             buffer_bytes: plan.frame.layout.buffer_bytes,
-            ring_frames: plan.ring.buffers as u64,
+            ring_frames: run.engine.ring.frames() as u64,
             reorder_window: plan.ring.window,
             dim_count: run.chunk_shape.len() as u64,
             chunk: [0; SW_DIMS_MAX],
