@@ -1202,7 +1202,7 @@ sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
 //
 // Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
 // number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD for a field that was not
-// configured, and for a value that does not fit its field; SW_ERROR_ENDED; the first error of the run.
+// configured, and for a value that does not fit its field; SW_ERROR_ENDED. Otherwise the first error of the run.
 sw_status sw_commit(struct sw_acquisition *acquisition,
                     const struct sw_frame *frame,
                     uint64_t number,

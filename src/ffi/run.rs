@@ -253,7 +253,7 @@ unsafe fn given<'a>(frame: *const sw_frame) -> Outcome<&'a sw_frame> {
 ///
 /// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
 /// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD for a field that was not
-/// configured, and for a value that does not fit its field; SW_ERROR_ENDED; the first error of the run.
+/// configured, and for a value that does not fit its field; SW_ERROR_ENDED. Otherwise the first error of the run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_commit(
     acquisition: *mut sw_acquisition,
