@@ -62,8 +62,9 @@
 #define SW_HAS_HOST_TIMESTAMP 2
 
 // As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame
-// for which sw_acquire found no buffer has no number, and none is left out for it: to keep its place empty, count
-// frames, and commit them by their numbers.
+// for which sw_acquire found no buffer has no number, and the next one that is committed comes in its place. Only
+// those that SW_RING_FULL_DROP_NEWEST let go after the last committed one was acquired are missing frames, at the end.
+// To keep the place of each one empty, count frames, and commit them by their numbers.
 #define SW_NEXT UINT64_MAX
 
 // Dimensions that an array may have.
@@ -1175,7 +1176,7 @@ sw_status sw_create_in(const struct sw_storage *storage,
 // It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 //
 // Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
-// be recorded as missing. After a frame that was left out so, commit by numbers: SW_NEXT leaves none out.
+// be recorded as missing. After a frame that was left out so, commit by numbers: SW_NEXT does not know of it.
 // SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
 sw_status sw_acquire(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_frame *frame);
 
@@ -1264,8 +1265,8 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 //
 // Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for an empty name, for "ome" and
 // "shardwright", and in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value
-// nested deeper than 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of
-// any length stay as they are.
+// nested deeper than 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Otherwise
+// the first error of the run. Integers of any length stay as they are.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
 
 // Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
@@ -1395,9 +1396,10 @@ sw_status sw_on_event(struct sw_acquisition *acquisition,
                       sw_event_fn callback,
                       void *context);
 
-// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. After
-// sw_abort it is SW_ABORTED, if there was none before, and the others tell SW_ERROR_ENDED. For a program that looks
-// now and then how a run is; SW_OK while all is well.
+// The first error of the run, if there was one: what sw_acquire and sw_commit tell from then on, as long as the run
+// takes frames, and sw_finish. After sw_abort it is SW_ABORTED, if there was none before: also where no frame was
+// lost, of which sw_finish makes no error. For a program that looks now and then how a run is; SW_OK while all is
+// well.
 //
 // Errors: those of wrong arguments, and the run's own.
 sw_status sw_first_error(struct sw_acquisition *acquisition);
@@ -1456,7 +1458,7 @@ sw_status sw_close(struct sw_acquisition *acquisition);
 // Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, and in callbacks (see sw_close);
 // SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; SW_ERROR_IO if the system gives no
 // thread that ends the run, after which it may be called again; otherwise the first error of the run, once, which is
-// SW_ABORTED if another thread aborted it: sw_get_summary then says what was saved all the same.
+// SW_ABORTED if it was aborted and lost frames by that: sw_get_summary then says what was saved all the same.
 sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_summary *summary);
 
 // Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.

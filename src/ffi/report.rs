@@ -180,9 +180,10 @@ impl From<&Summary> for sw_summary {
     }
 }
 
-/// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. After
-/// sw_abort it is SW_ABORTED, if there was none before, and the others tell SW_ERROR_ENDED. For a program that looks
-/// now and then how a run is; SW_OK while all is well.
+/// The first error of the run, if there was one: what sw_acquire and sw_commit tell from then on, as long as the run
+/// takes frames, and sw_finish. After sw_abort it is SW_ABORTED, if there was none before: also where no frame was
+/// lost, of which sw_finish makes no error. For a program that looks now and then how a run is; SW_OK while all is
+/// well.
 ///
 /// Errors: those of wrong arguments, and the run's own.
 #[unsafe(no_mangle)]
