@@ -62,8 +62,9 @@
 #define SW_HAS_HOST_TIMESTAMP 2
 
 // As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame
-// for which sw_acquire found no buffer has no number, and none is left out for it: to keep its place empty, count
-// frames, and commit them by their numbers.
+// for which sw_acquire found no buffer has no number, and the next one that is committed comes in its place. Only
+// those that SW_RING_FULL_DROP_NEWEST let go after the last committed one was acquired are missing frames, at the end.
+// To keep the place of each one empty, count frames, and commit them by their numbers.
 #define SW_NEXT UINT64_MAX
 
 // Dimensions that an array may have.
@@ -577,7 +578,8 @@ typedef struct sw_stats {
     uint64_t bytes_out;
     // Frame buffers that wait for the camera: of a ring that images share, those that this one can get now.
     uint64_t ring_free;
-    // All frame buffers: of a ring that images share, those that this one may have at once.
+    // All frame buffers: of a ring that images share, those that this one can have at once, which are fewer when more
+    // images begin. Some are left for others, also for the next one that begins.
     uint64_t ring_frames;
     // Shards closed.
     uint64_t shards_closed;
@@ -613,7 +615,7 @@ typedef struct sw_layout {
     size_t frame_bytes;
     // Bytes of one ring buffer that a camera may write.
     size_t buffer_bytes;
-    // Frame buffers in the ring; where images share one, those that this one may have at once.
+    // Frame buffers in the ring; where images share one, those that this one can have at once: as in sw_stats.
     uint64_t ring_frames;
     // How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
     // driver that keeps nearly all buffers has missing numbers given up earlier, even of frames that come in order:
@@ -1019,8 +1021,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // error or because it takes no more frames: acquire until SW_RING_FULL, then wait.
 #define SW_EVENT_BUFFER_FREE 1
 
-// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not more
-// than half as many were taken in between.
+// As many frame buffers are taken (on loan or committed, or what other images have of a ring that they share) as the
+// mark says that was given. It comes again when not more than half as many were taken in between.
 #define SW_EVENT_RING_HIGH 2
 
 // The run has its first error: sw_first_error.
@@ -1174,7 +1176,7 @@ sw_status sw_create_in(const struct sw_storage *storage,
 // It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 //
 // Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
-// be recorded as missing. After a frame that was left out so, commit by numbers: SW_NEXT leaves none out.
+// be recorded as missing. After a frame that was left out so, commit by numbers: SW_NEXT does not know of it.
 // SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
 sw_status sw_acquire(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_frame *frame);
 
@@ -1201,7 +1203,7 @@ sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
 //
 // Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
 // number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD for a field that was not
-// configured, and for a value that does not fit its field; SW_ERROR_ENDED; the first error of the run.
+// configured, and for a value that does not fit its field; SW_ERROR_ENDED. Otherwise the first error of the run.
 sw_status sw_commit(struct sw_acquisition *acquisition,
                     const struct sw_frame *frame,
                     uint64_t number,
@@ -1263,8 +1265,8 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 //
 // Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for an empty name, for "ome" and
 // "shardwright", and in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value
-// nested deeper than 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of
-// any length stay as they are.
+// nested deeper than 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Otherwise
+// the first error of the run. Integers of any length stay as they are.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
 
 // Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
@@ -1358,12 +1360,13 @@ sw_status sw_dataset_free(struct sw_dataset *dataset);
 // something happens in between, it is one system call for whoever makes it happen, and none in sw_commit as long as
 // the ring is not empty and nothing goes wrong.
 //
-// `ring_mark`: from how many taken buffers on SW_EVENT_RING_HIGH comes; 0: three quarters of the ring. The descriptor
-// is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works on while
-// the run ends and afterwards. After a fork, it is of no use to the child.
+// `ring_mark`: from how many taken buffers on SW_EVENT_RING_HIGH comes; 0: three quarters of sw_stats' `ring_frames`.
+// When these become fewer than the mark, because other images begin, it comes when all of them are taken. The
+// descriptor is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works
+// on while the run ends and afterwards. After a fork, it is of no use to the child.
 //
-// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if
-// the process has no descriptor left.
+// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond `ring_frames`;
+// SW_ERROR_IO if the process has no descriptor left.
 sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, uint64_t ring_mark, int32_t *descriptor);
 
 // Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
@@ -1386,16 +1389,17 @@ sw_status sw_event_close(struct sw_acquisition *acquisition, int32_t descriptor)
 // happened before, then every edge. `ring_mark` is as for sw_event_open. The function and its context must stay until
 // the acquisition is freed.
 //
-// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring.
+// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond `ring_frames`.
 sw_status sw_on_event(struct sw_acquisition *acquisition,
                       sw_events events,
                       uint64_t ring_mark,
                       sw_event_fn callback,
                       void *context);
 
-// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. After
-// sw_abort it is SW_ABORTED, if there was none before, and the others tell SW_ERROR_ENDED. For a program that looks
-// now and then how a run is; SW_OK while all is well.
+// The first error of the run, if there was one: what sw_acquire and sw_commit tell from then on, as long as the run
+// takes frames, and sw_finish. After sw_abort it is SW_ABORTED, if there was none before: also where no frame was
+// lost, of which sw_finish makes no error. For a program that looks now and then how a run is; SW_OK while all is
+// well.
 //
 // Errors: those of wrong arguments, and the run's own.
 sw_status sw_first_error(struct sw_acquisition *acquisition);
@@ -1454,7 +1458,7 @@ sw_status sw_close(struct sw_acquisition *acquisition);
 // Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, and in callbacks (see sw_close);
 // SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; SW_ERROR_IO if the system gives no
 // thread that ends the run, after which it may be called again; otherwise the first error of the run, once, which is
-// SW_ABORTED if another thread aborted it: sw_get_summary then says what was saved all the same.
+// SW_ABORTED if it was aborted and lost frames by that: sw_get_summary then says what was saved all the same.
 sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_summary *summary);
 
 // Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.

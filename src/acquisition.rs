@@ -229,7 +229,7 @@ impl Acquisition {
                 codec = codec_choice.as_deref().unwrap_or("as configured"),
                 chunk = ?plan.array.layout.chunk_shape,
                 shard = ?plan.array.layout.file_shape,
-                ring_frames = plan.ring.buffers,
+                ring_frames = engine.ring.frames(),
                 workers = plan.workers,
                 "an acquisition begins"
             );
@@ -366,11 +366,11 @@ impl Acquisition {
     }
 
     /// Where the ring's buffers begin, by their [index](FrameMut::index), for devices that want to know all places
-    /// before the first frame. A buffer may be filled only while it is on loan; the addresses are good as long as the
-    /// acquisition, or a frame of it.
+    /// before the first frame; where images share a ring, all of its buffers. A buffer may be filled only while it is
+    /// on loan; the addresses are good as long as the acquisition, or a frame of it.
     pub fn buffer_addresses(&self) -> Vec<*mut u8> {
         let ring = &self.engine.ring;
-        (0..ring.frames() as u32).map(|index| ring.address(index)).collect()
+        (0..ring.buffers().count() as u32).map(|index| ring.address(index)).collect()
     }
 
     /// The place of a record field by its name, for [`Record::set`].

@@ -65,7 +65,8 @@ pub enum Error {
         FreeSince(frames.saturating_sub(on_loan + waiting + in_work + others))
     )]
     RingFull {
-        /// The number of buffers in the ring, or of those that an image may have of a ring that others use as well.
+        /// The number of buffers in the ring, or of those that an image can have of a ring that others use as well:
+        /// [`Stats::ring_frames`](crate::Stats::ring_frames).
         frames: usize,
         /// Those that the caller has acquired, and neither committed nor given back.
         on_loan: usize,
@@ -73,7 +74,7 @@ pub enum Error {
         waiting: usize,
         /// Those whose frames the workers have begun to encode and write.
         in_work: usize,
-        /// Those that other images have, or that are kept for them.
+        /// Those that the image can not have now because of what other images have.
         others: usize,
         /// How long the call waited for one.
         waited: Duration,
@@ -310,7 +311,7 @@ struct WithOthers(usize);
 
 impl fmt::Display for WithOthers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 { Ok(()) } else { write!(f, ", {} are other images' or kept for them", self.0) }
+        if self.0 == 0 { Ok(()) } else { write!(f, ", {} are other images'", self.0) }
     }
 }
 

@@ -22,8 +22,8 @@ impl Events {
     /// A frame buffer became free after a call had found none, or no call will get one any more, because of the run's
     /// first error or because it takes no more frames: acquire until [`Error::RingFull`], then wait.
     pub const BUFFER_FREE: Self = Self(event::BUFFER_FREE);
-    /// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not
-    /// more than half as many were taken in between.
+    /// As many frame buffers are taken (on loan or committed, or what other images have of a ring that they share) as
+    /// the mark says that was given. It comes again when not more than half as many were taken in between.
     pub const RING_HIGH: Self = Self(event::RING_HIGH);
     /// The run has its [first error](crate::Acquisition::first_error).
     pub const ERROR: Self = Self(event::ERROR);
@@ -261,11 +261,11 @@ fn watch(
 ) -> Result<Arc<Watcher>> {
     let frames = engine.ring.frames();
     if ring_mark > frames {
-        let reason = format!("the ring has {frames} buffers; 1 to {frames} are possible, or 0 for three quarters");
+        let possible = format!("1 to {frames} are possible, or 0 for three quarters");
+        let reason = format!("the ring has {frames} buffers for this run; {possible}");
         return Err(Error::config("ring_mark", ring_mark, reason));
     }
-    let mark = if ring_mark == 0 { (frames - frames / 4).max(1) } else { ring_mark };
-    let watcher = Arc::new(Watcher::new(events.0, mark, call));
+    let watcher = Arc::new(Watcher::new(events.0, ring_mark, call));
     engine.ring.watchers.add(watcher.clone(), || happened(engine));
     if events.0 & (event::BUFFER_FREE | event::RING_HIGH) != 0 {
         engine.look_at_the_ring();

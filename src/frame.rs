@@ -34,8 +34,9 @@ impl Lender {
         record: &Record,
         roi: Option<Roi>,
     ) -> Result<(u64, Inside<'_>)> {
-        self.engine.first_error.check()?;
+        // The gate first: once it is closed, the first error may be the abort that closed it.
         let inside = self.engine.gate.enter().ok_or(Error::Ended)?;
+        self.engine.first_error.check()?;
         // A refused record must not use up a number, so the number comes last.
         let plan = &self.engine.plan;
         let roi = plan.frame.roi.as_ref().map(|frame| frame.in_image(roi.unwrap_or_else(|| frame.whole())));
@@ -162,9 +163,9 @@ impl FrameMut {
     /// # Errors
     ///
     /// A number that came before, comes too late, or lies beyond the array: [`Error::FrameNumber`]. A record field that
-    /// was not configured, or a value that does not fit its type: [`Error::Record`]. After the end: [`Error::Ended`].
-    /// The first error of the run, if any. In all cases the buffer goes back to the ring, and its frame is lost; not so
-    /// with [`try_commit`](Self::try_commit).
+    /// was not configured, or a value that does not fit its type: [`Error::Record`]. After the end, also of a run that
+    /// failed or was aborted: [`Error::Ended`]. Before it, the first error of the run, if any. In all cases the buffer
+    /// goes back to the ring, and its frame is lost; not so with [`try_commit`](Self::try_commit).
     pub fn commit(self, number: u64, record: Record) -> Result<()> {
         self.hand_over(Some(number), record)
     }

@@ -149,9 +149,9 @@ impl Ring {
         self.share.is_some()
     }
 
-    /// How many buffers it may have.
+    /// How many buffers it can have at once. Of shared ones, they become fewer when another ring begins.
     pub(crate) fn frames(&self) -> usize {
-        self.share.as_ref().map_or(self.memory.count, |share| share.limit)
+        self.share.as_ref().map_or(self.memory.count, |share| share.most(&self.memory.shares))
     }
 
     /// How many buffers it can get now.
@@ -163,7 +163,6 @@ impl Ring {
     }
 
     /// All buffers, of which any may become this ring's.
-    #[cfg(feature = "capi")]
     pub(crate) fn buffers(&self) -> &Arc<Buffers> {
         &self.memory
     }
@@ -209,11 +208,12 @@ impl Ring {
     fn lend(self: &Arc<Self>, index: u32) -> Loan {
         // The loan first: whatever becomes of those who are told, the buffer has an owner.
         let loan = Loan { ring: self.clone(), index };
-        self.watchers.note_level(|| self.taken());
+        self.note_level();
         loan
     }
 
     /// Buffers that are on loan or committed.
+    #[cfg(feature = "capi")]
     pub(crate) fn taken(&self) -> usize {
         self.share_held().unwrap_or_else(|| self.memory.count - self.free_frames().min(self.memory.count))
     }
@@ -239,9 +239,10 @@ impl Ring {
         self.free_frames() > 0
     }
 
-    /// Tells of the ring's level what has not been told.
+    /// Tells of the ring's level what has not been told. What others have of it can not be had, as if it were taken
+    /// here: when all images fill their ring at once, each of them is full long before it has what it could.
     pub(crate) fn note_level(&self) {
-        self.watchers.note_level(|| self.taken());
+        self.watchers.note_level(|| self.frames(), || self.frames().saturating_sub(self.free_frames()));
     }
 
     /// A free buffer, as soon as there is one.
@@ -313,7 +314,7 @@ impl Ring {
             }
             None => self.tell_free(),
         }
-        self.watchers.note_level(|| self.taken());
+        self.note_level();
     }
 
     /// A buffer can be had: in the queue, or where else the caller looks for one.

@@ -28,9 +28,10 @@ pub struct Stats {
     pub bytes_in: u64,
     /// Encoded bytes of the chunks in their slots.
     pub bytes_out: u64,
-    /// Frame buffers that wait for the camera.
+    /// Frame buffers that wait for the camera: of a ring that images share, those that this one can get now.
     pub ring_free: usize,
-    /// All frame buffers.
+    /// All frame buffers: of a ring that images share, those that this one can have at once, which are fewer when more
+    /// images begin. Some are left for others, also for the next one that begins.
     pub ring_frames: usize,
     /// Shards closed.
     pub shards_closed: u64,

@@ -7,8 +7,10 @@ use crate::events::{EventHandle, Events, call_on_events};
 impl Acquisition {
     /// A descriptor for event loops, which becomes readable when one of `events` happens.
     ///
-    /// `ring_mark`: from how many taken buffers on [`Events::RING_HIGH`] comes; 0: three quarters of the ring. As long
-    /// as nothing that is watched happens, it costs a commit nothing; no system call is made but for an edge.
+    /// `ring_mark`: from how many taken buffers on [`Events::RING_HIGH`] comes; 0: three quarters of
+    /// [`ring_frames`](crate::Stats::ring_frames). When these become fewer than the mark, because other images begin,
+    /// it comes when all of them are taken. As long as nothing that is watched happens, it costs a commit nothing; no
+    /// system call is made but for an edge.
     ///
     /// ```
     /// # use shardwright::{Acquisition, Config, Dim, Events, Memory};
@@ -30,7 +32,7 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a mark beyond the ring, [`Error::Io`] if the process has no descriptor left.
+    /// [`Error::Config`] for a mark beyond `ring_frames`, [`Error::Io`] if the process has no descriptor left.
     pub fn watch(&self, events: Events, ring_mark: usize) -> Result<EventHandle> {
         EventHandle::new(&self.engine, events, ring_mark)
     }
@@ -43,7 +45,7 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a mark beyond the ring.
+    /// [`Error::Config`] for a mark beyond `ring_frames`.
     pub fn on_events(
         &self,
         events: Events,

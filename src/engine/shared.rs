@@ -268,6 +268,7 @@ impl Shared {
         let frames_durable = counters.frames_durable.load(Relaxed);
         let frames_written = counters.frames_written.load(Relaxed).max(frames_durable);
         let frames_accepted = counters.frames_accepted.load(Acquire).max(frames_written);
+        let ring_frames = self.ring.frames();
         Stats {
             frames_accepted,
             frames_written,
@@ -276,8 +277,9 @@ impl Shared {
             frames_dropped: counters.frames_dropped.load(Relaxed),
             bytes_in: frames_accepted * (self.plan.frame.bytes / self.plan.frame.samples()) as u64,
             bytes_out: counters.bytes_out.load(Relaxed),
-            ring_free: self.ring.free_frames(),
-            ring_frames: self.ring.frames(),
+            // An image that shares the ring may end in between.
+            ring_free: self.ring.free_frames().min(ring_frames),
+            ring_frames,
             shards_closed: counters.shards_closed.load(Relaxed),
         }
     }

@@ -21,8 +21,8 @@ pub type sw_events = u32;
 /// A frame buffer became free after a call had found none, or no call will get one any more, because of the run's first
 /// error or because it takes no more frames: acquire until SW_RING_FULL, then wait.
 pub const SW_EVENT_BUFFER_FREE: sw_events = 1;
-/// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not more
-/// than half as many were taken in between.
+/// As many frame buffers are taken (on loan or committed, or what other images have of a ring that they share) as the
+/// mark says that was given. It comes again when not more than half as many were taken in between.
 pub const SW_EVENT_RING_HIGH: sw_events = 2;
 /// The run has its first error: sw_first_error.
 pub const SW_EVENT_ERROR: sw_events = 4;
@@ -73,12 +73,13 @@ impl Run {
 /// something happens in between, it is one system call for whoever makes it happen, and none in sw_commit as long as
 /// the ring is not empty and nothing goes wrong.
 ///
-/// `ring_mark`: from how many taken buffers on SW_EVENT_RING_HIGH comes; 0: three quarters of the ring. The descriptor
-/// is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works on while
-/// the run ends and afterwards. After a fork, it is of no use to the child.
+/// `ring_mark`: from how many taken buffers on SW_EVENT_RING_HIGH comes; 0: three quarters of sw_stats' `ring_frames`.
+/// When these become fewer than the mark, because other images begin, it comes when all of them are taken. The
+/// descriptor is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works
+/// on while the run ends and afterwards. After a fork, it is of no use to the child.
 ///
-/// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if
-/// the process has no descriptor left.
+/// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond `ring_frames`;
+/// SW_ERROR_IO if the process has no descriptor left.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_event_open(
     acquisition: *mut sw_acquisition,
@@ -154,7 +155,7 @@ pub extern "C" fn sw_event_close(acquisition: *mut sw_acquisition, descriptor: i
 /// happened before, then every edge. `ring_mark` is as for sw_event_open. The function and its context must stay until
 /// the acquisition is freed.
 ///
-/// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond the ring.
+/// Errors: SW_ERROR_ARGUMENT if `events` is 0 or has others; SW_ERROR_CONFIG for a mark beyond `ring_frames`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_on_event(
     acquisition: *mut sw_acquisition,

@@ -133,7 +133,7 @@ pub extern "C" fn sw_close(acquisition: *mut sw_acquisition) -> sw_status {
 /// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, and in callbacks (see sw_close);
 /// SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; SW_ERROR_IO if the system gives no
 /// thread that ends the run, after which it may be called again; otherwise the first error of the run, once, which is
-/// SW_ABORTED if another thread aborted it: sw_get_summary then says what was saved all the same.
+/// SW_ABORTED if it was aborted and lost frames by that: sw_get_summary then says what was saved all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_finish(
     acquisition: *mut sw_acquisition,

@@ -37,7 +37,8 @@ pub struct sw_stats {
     pub bytes_out: u64,
     /// Frame buffers that wait for the camera: of a ring that images share, those that this one can get now.
     pub ring_free: u64,
-    /// All frame buffers: of a ring that images share, those that this one may have at once.
+    /// All frame buffers: of a ring that images share, those that this one can have at once, which are fewer when more
+    /// images begin. Some are left for others, also for the next one that begins.
     pub ring_frames: u64,
     /// Shards closed.
     pub shards_closed: u64,
@@ -125,7 +126,7 @@ pub struct sw_layout {
     pub frame_bytes: usize,
     /// Bytes of one ring buffer that a camera may write.
     pub buffer_bytes: usize,
-    /// Frame buffers in the ring; where images share one, those that this one may have at once.
+    /// Frame buffers in the ring; where images share one, those that this one can have at once: as in sw_stats.
     pub ring_frames: u64,
     /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
     /// driver that keeps nearly all buffers has missing numbers given up earlier, even of frames that come in order:
@@ -179,9 +180,10 @@ impl From<&Summary> for sw_summary {
     }
 }
 
-/// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. After
-/// sw_abort it is SW_ABORTED, if there was none before, and the others tell SW_ERROR_ENDED. For a program that looks
-/// now and then how a run is; SW_OK while all is well.
+/// The first error of the run, if there was one: what sw_acquire and sw_commit tell from then on, as long as the run
+/// takes frames, and sw_finish. After sw_abort it is SW_ABORTED, if there was none before: also where no frame was
+/// lost, of which sw_finish makes no error. For a program that looks now and then how a run is; SW_OK while all is
+/// well.
 ///
 /// Errors: those of wrong arguments, and the run's own.
 #[unsafe(no_mangle)]
@@ -283,7 +285,7 @@ pub unsafe extern "C" fn sw_get_layout(acquisition: *mut sw_acquisition, layout:
             size: size_of::<sw_layout>(),
             frame_bytes: plan.frame.bytes,
             buffer_bytes: plan.frame.layout.buffer_bytes,
-            ring_frames: plan.ring.buffers as u64,
+            ring_frames: run.engine.ring.frames() as u64,
             reorder_window: plan.ring.window,
             dim_count: run.chunk_shape.len() as u64,
             chunk: [0; SW_DIMS_MAX],

@@ -27,8 +27,9 @@ use crate::record::{Record, RecordColumn};
 use crate::words::{Plain, quoted};
 
 /// As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame
-/// for which sw_acquire found no buffer has no number, and none is left out for it: to keep its place empty, count
-/// frames, and commit them by their numbers.
+/// for which sw_acquire found no buffer has no number, and the next one that is committed comes in its place. Only
+/// those that SW_RING_FULL_DROP_NEWEST let go after the last committed one was acquired are missing frames, at the end.
+/// To keep the place of each one empty, count frames, and commit them by their numbers.
 pub const SW_NEXT: u64 = u64::MAX;
 /// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or
 /// discards the frame, on any thread, by DMA or through a driver.
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn sw_create_in(
 /// It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 ///
 /// Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
-/// be recorded as missing. After a frame that was left out so, commit by numbers: SW_NEXT leaves none out.
+/// be recorded as missing. After a frame that was left out so, commit by numbers: SW_NEXT does not know of it.
 /// SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_acquire(
@@ -253,7 +254,7 @@ unsafe fn given<'a>(frame: *const sw_frame) -> Outcome<&'a sw_frame> {
 ///
 /// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
 /// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD for a field that was not
-/// configured, and for a value that does not fit its field; SW_ERROR_ENDED; the first error of the run.
+/// configured, and for a value that does not fit its field; SW_ERROR_ENDED. Otherwise the first error of the run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_commit(
     acquisition: *mut sw_acquisition,
@@ -429,8 +430,8 @@ pub(super) unsafe fn count_of(
 ///
 /// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for an empty name, for "ome" and
 /// "shardwright", and in SW_DIALECT_ZARR2_SHARDED "_ARRAY_DIMENSIONS", which the writer sets itself, and for a value
-/// nested deeper than 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Integers of
-/// any length stay as they are.
+/// nested deeper than 64 levels or with a number beyond those of a `double`, such as 1e400; SW_ERROR_ENDED. Otherwise
+/// the first error of the run. Integers of any length stay as they are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_set_attribute(
     acquisition: *mut sw_acquisition,

@@ -24,6 +24,8 @@ pub(super) trait Starving: Send + Sync {
 pub(super) struct Shares {
     /// Free buffers that are kept for no ring.
     pub(super) surplus: AtomicUsize,
+    /// Buffers that are kept for no ring, free or not.
+    beyond: AtomicUsize,
     /// Some ring found no buffer, and none has become free since.
     any_starved: AtomicBool,
     /// The rings that did: a plate has hundreds, and one of them waits.
@@ -37,19 +39,21 @@ pub(super) struct Share {
     /// Buffers on loan or committed.
     held: AtomicUsize,
     floor: usize,
-    pub(super) limit: usize,
+    limit: usize,
 }
 
 impl Shares {
     pub(super) fn new(buffers: usize) -> Self {
         let (any_starved, starving) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-        Self { surplus: AtomicUsize::new(buffers), any_starved, starving }
+        let [surplus, beyond] = [buffers; 2].map(AtomicUsize::new);
+        Self { surplus, beyond, any_starved, starving }
     }
 
     /// Keeps buffers for one ring more; `None` if there are not enough.
     pub(super) fn begin(&self, floor: usize, limit: usize) -> Option<Share> {
         let keep = |surplus: usize| surplus.checked_sub(floor).filter(|&left| left >= SURPLUS_MIN);
         self.surplus.fetch_update(Ordering::AcqRel, Ordering::Relaxed, keep).ok()?;
+        self.beyond.fetch_sub(floor, Ordering::Relaxed);
         Some(Share { ring: None, held: AtomicUsize::new(0), floor, limit: limit.max(floor).max(1) })
     }
 
@@ -91,7 +95,16 @@ impl Share {
 
     /// How many buffers the ring could take now.
     pub(super) fn left(&self, shares: &Shares) -> usize {
-        let (held, surplus) = (self.held(), shares.surplus.load(Ordering::Relaxed));
+        self.left_of(self.held(), shares.surplus.load(Ordering::Relaxed))
+    }
+
+    /// How many buffers the ring can have at most: as long as the others have none beyond their floors.
+    pub(super) fn most(&self, shares: &Shares) -> usize {
+        self.left_of(0, shares.beyond.load(Ordering::Relaxed))
+    }
+
+    /// How many more it could take if it had `held`, and `surplus` were free and kept for no ring.
+    fn left_of(&self, held: usize, surplus: usize) -> usize {
         let kept = self.floor.saturating_sub(held);
         // The largest `more` after which it would hold no more than the multiple of what is left.
         let beyond = (surplus * TIMES_FREE).saturating_sub(held.max(self.floor)).div_ceil(TIMES_FREE + 1).min(surplus);
@@ -134,7 +147,10 @@ impl Share {
     /// The ring holds nothing and wants nothing any more.
     pub(super) fn end(&self, shares: &Shares) {
         // Loans and viewers keep their ring; what a run that broke off left is lost to all of them.
-        shares.surplus.fetch_add(self.floor.saturating_sub(self.held()), Ordering::AcqRel);
+        let held = self.held();
+        shares.surplus.fetch_add(self.floor.saturating_sub(held), Ordering::AcqRel);
+        shares.beyond.fetch_add(self.floor, Ordering::Relaxed);
+        shares.beyond.fetch_sub(held, Ordering::Relaxed);
     }
 }
 
@@ -148,13 +164,14 @@ mod tests {
     fn one_ring_gets_nearly_all_and_another_still_finds_some() {
         let shares = Shares::new(100);
         let [fast, slow] = [0, 4].map(|floor| shares.begin(floor, 1000).unwrap());
+        let most = fast.most(&shares);
         let mut taken = 0;
         while fast.take(&shares) {
             taken += 1;
             assert!(fast.left(&shares) <= 100 - taken);
         }
         assert!((80..96).contains(&taken), "{taken}");
-        assert_eq!(fast.left(&shares), 0);
+        assert_eq!((taken, fast.left(&shares)), (most, 0));
         // What is kept for it, and of the rest as much as there is.
         let slow_gets = std::iter::repeat_with(|| slow.take(&shares)).take_while(|&took| took).count();
         assert!(slow_gets >= 4 + (96 - taken) * 8 / 10, "{slow_gets} beside {taken}");
@@ -162,6 +179,7 @@ mod tests {
         (0..slow_gets).for_each(|_| slow.give_back(&shares));
         slow.end(&shares);
         assert_eq!(shares.surplus.load(Ordering::Relaxed), 100);
+        assert!(fast.most(&shares) > most && fast.most(&shares) == fast.left(&shares));
     }
 
     /// Counts what it is told.
@@ -201,6 +219,7 @@ mod tests {
         let one = shares.begin(6, 12).unwrap();
         let other = shares.begin(4, 12).unwrap();
         assert!(shares.begin(1, 12).is_none(), "two stay for whoever asks");
+        assert_eq!((one.most(&shares), other.most(&shares)), (8, 6));
         while one.take(&shares) {}
         assert_eq!((one.held(), other.left(&shares)), (8, 4));
         assert_eq!((0..9).filter(|_| other.take(&shares)).count(), 4);

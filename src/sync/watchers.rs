@@ -35,7 +35,7 @@ pub(crate) mod event {
 /// One who hears of some events.
 pub(crate) struct Watcher {
     events: u32,
-    /// From how many taken buffers on the ring counts as high.
+    /// From how many taken buffers on the ring counts as high; 0: three quarters of those that it can have.
     mark: usize,
     /// That was told, and not even half as many have been taken since.
     is_high: AtomicBool,
@@ -61,17 +61,23 @@ impl Watcher {
         (self.call)(events & self.events);
     }
 
+    /// The mark, of a ring that can have so many buffers: it may be fewer than when the watcher came.
+    fn mark_of(&self, frames: usize) -> usize {
+        let mark = if self.mark == 0 { frames - frames / 4 } else { self.mark.min(frames) };
+        mark.max(1)
+    }
+
     /// `taken` is asked again where the answer may have become old: between it and the note that the ring is low,
     /// another thread may have filled the ring, and have told nobody, because it found it noted as high.
-    fn note_level(&self, taken: impl Fn() -> usize) {
-        let mut now = taken();
-        if now <= self.mark / 2 && self.is_high.load(Ordering::Relaxed) {
+    fn note_level(&self, frames: usize, taken: impl Fn() -> usize) {
+        let (mark, mut now) = (self.mark_of(frames), taken());
+        if now <= mark / 2 && self.is_high.load(Ordering::Relaxed) {
             // AcqRel: meets the swap below. Either that one finds the ring noted as low, and tells, or this thread sees
             // what it took.
             self.is_high.swap(false, Ordering::AcqRel);
             now = taken();
         }
-        if now >= self.mark && !self.is_high.swap(true, Ordering::AcqRel) {
+        if now >= mark && !self.is_high.swap(true, Ordering::AcqRel) {
             self.tell(event::RING_HIGH);
         }
     }
@@ -139,11 +145,13 @@ impl Watchers {
         }
     }
 
-    /// The ring's level has changed. `taken`: how many buffers are taken, whenever it is asked.
-    pub(crate) fn note_level(&self, taken: impl Fn() -> usize) {
+    /// The ring's level has changed. `frames`: how many buffers it can have; `taken`: how many are taken, whenever it
+    /// is asked.
+    pub(crate) fn note_level(&self, frames: impl Fn() -> usize, taken: impl Fn() -> usize) {
         if self.want(event::RING_HIGH) {
-            let all = self.all();
-            all.iter().filter(|watcher| watcher.events & event::RING_HIGH != 0).for_each(|one| one.note_level(&taken));
+            let (all, frames) = (self.all(), frames());
+            let high = all.iter().filter(|watcher| watcher.events & event::RING_HIGH != 0);
+            high.for_each(|watcher| watcher.note_level(frames, &taken));
         }
     }
 }
@@ -206,9 +214,23 @@ mod tests {
         let (one, heard) = listener(event::RING_HIGH, 6);
         watchers.add(one, || 0);
         for taken in [1, 5, 6, 7, 5, 6, 4, 8, 3, 5, 6, 2, 6] {
-            watchers.note_level(|| taken);
+            watchers.note_level(|| 8, || taken);
         }
         assert_eq!(heard.lock().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_mark_is_never_beyond_what_the_ring_can_have() {
+        let watchers = Watchers::new();
+        let [(usual, heard_usual), (all, heard_all)] = [0, 8].map(|mark| listener(event::RING_HIGH, mark));
+        [usual, all].into_iter().for_each(|watcher| watchers.add(watcher, || 0));
+        let heard_after = |frames, taken| {
+            watchers.note_level(|| frames, || taken);
+            [&heard_usual, &heard_all].map(|heard| std::mem::take(&mut *heard.lock().unwrap()).len())
+        };
+        assert_eq!([5, 6, 7, 8, 0].map(|taken| heard_after(8, taken)), [[0, 0], [1, 0], [0, 0], [0, 1], [0, 0]]);
+        // Others have begun.
+        assert_eq!([2, 3, 4, 0].map(|taken| heard_after(4, taken)), [[0, 0], [1, 0], [0, 1], [0, 0]]);
     }
 
     #[test]
@@ -265,12 +287,13 @@ mod loom {
             let watcher = Arc::new(Watcher::new(event::RING_HIGH, MARK, count));
             let shared = Arc::new((Watchers::new(), AtomicUsize::new(MARK)));
             shared.0.add(watcher.clone(), || 0);
-            let note = |shared: &(Watchers, AtomicUsize)| shared.0.note_level(|| shared.1.load(Ordering::Relaxed));
+            let note =
+                |shared: &(Watchers, AtomicUsize)| shared.0.note_level(|| MARK, || shared.1.load(Ordering::Relaxed));
             note(&shared);
             let other = shared.clone();
             let thread = thread::spawn(move || {
                 other.1.fetch_add(1, Ordering::Relaxed);
-                other.0.note_level(|| other.1.load(Ordering::Relaxed));
+                other.0.note_level(|| MARK, || other.1.load(Ordering::Relaxed));
             });
             shared.1.fetch_sub(1, Ordering::Relaxed);
             note(&shared);

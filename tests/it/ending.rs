@@ -169,6 +169,17 @@ fn a_frame_on_loan_outlives_its_run_and_can_not_be_committed() {
 }
 
 #[test]
+fn an_abort_that_lost_frames_is_the_end_for_a_frame_on_loan() {
+    let folder = tempfile::tempdir().unwrap();
+    let dims = vec![Dim::time(None).chunk(4).shard(8), Dim::y(16), Dim::x(16)];
+    let acquisition = Acquisition::create(folder.path().join("run.zarr"), Config { dims, ..tiny(None, 8) }).unwrap();
+    commit(&acquisition, 0).unwrap();
+    let late = acquisition.acquire().unwrap();
+    acquisition.abort();
+    assert!(matches!(late.commit(1, Record::default()), Err(Error::Ended)));
+}
+
+#[test]
 fn commits_that_race_with_the_end_are_whole_or_refused() {
     for _ in 0..30 {
         within(60, || {

@@ -12,7 +12,7 @@ use crate::common::child::{child, child_path, in_child};
 use crate::common::storage::within;
 use crate::common::{frame, on_disk, recovered, tiny};
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Config, Dataset, Dim, Dtype, Error, Record, RingFull, StorageKind};
+use shardwright::{Acquisition, Config, Dataset, Dim, Dtype, Error, Events, Record, RingFull, StorageKind};
 
 const IMAGES: usize = 24;
 const VISITS: usize = 3;
@@ -339,17 +339,56 @@ fn a_full_ring_that_images_share_tells_its_own_buffers_from_those_of_others() {
     let take_all = |image: &Acquisition| -> Vec<_> { std::iter::from_fn(|| image.try_acquire().ok()).collect() };
     let (of_one, of_two) = (take_all(&one), take_all(&two));
     assert!(!of_one.is_empty() && !of_two.is_empty());
+    assert_eq!(of_one.len(), one.stats().ring_frames, "it was the first");
     let told = |image: &Acquisition| match image.try_acquire().map(drop).unwrap_err() {
         error @ Error::RingFull { frames, on_loan, waiting: 0, in_work: 0, others, .. } => {
             assert_eq!(frames, on_loan + others, "{error}");
-            assert!(error.to_string().contains(&format!(", {others} are other images' or kept for them")), "{error}");
+            assert_eq!(error.to_string().contains(&format!(", {others} are other images'")), others > 0, "{error}");
             (on_loan, others > 0)
         }
         other => panic!("{other}"),
     };
-    assert_eq!([told(&one), told(&two)], [(of_one.len(), true), (of_two.len(), true)]);
+    assert_eq!([told(&one), told(&two)], [(of_one.len(), false), (of_two.len(), true)]);
     drop((of_one, of_two));
     for image in [one, two] {
         image.finish().unwrap();
+    }
+}
+
+#[test]
+fn an_image_that_shares_a_ring_can_have_as_many_buffers_as_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    for (images, ring) in [(1, 24), (2, 24), (3, 24), (4, 24), (4, 100)] {
+        // Four frames a chunk: some buffers are kept for each image.
+        let dims = vec![Dim::time(None).chunk(4).shard(8), Dim::y(16), Dim::x(16)];
+        let config = Config { dims, ..tiny(None, ring) };
+        let dataset = Dataset::create(dir.path().join(format!("{images}-{ring}.zarr"))).unwrap();
+        let one = dataset.acquisition(&name(0), config.clone()).unwrap();
+        let alone = one.stats().ring_frames;
+        let mut watches = Vec::from([0, alone].map(|mark| one.watch(Events::RING_HIGH, mark).unwrap()));
+        let others: Vec<_> = (1..images).map(|at| dataset.acquisition(&name(at), config.clone()).unwrap()).collect();
+        let most = one.stats().ring_frames;
+        assert!(most < alone || images == 1, "{most} of {alone} beside {images}");
+        watches.extend([0, most].map(|mark| one.watch(Events::RING_HIGH, mark).unwrap()));
+        let refused = one.watch(Events::RING_HIGH, most + 1).unwrap_err().to_string();
+        assert!(refused.contains(&format!("1 to {most} ")), "{refused}");
+
+        let loans: Vec<_> = std::iter::from_fn(|| one.try_acquire().ok()).collect();
+        assert_eq!((loans.len(), one.stats().ring_free), (most, 0), "{images} images, {ring} buffers");
+        assert!(watches.iter().all(|watch| watch.take() == Events::RING_HIGH), "{images} images, {ring} buffers");
+        let full = one.try_acquire().map(drop).unwrap_err();
+        assert!(matches!(full, Error::RingFull { frames, on_loan, others: 0, .. } if [frames, on_loan] == [most; 2]));
+        let places = one.buffer_addresses();
+        assert!(loans.iter().all(|loan| places[loan.index()].cast_const() == loan.as_ptr()));
+        drop(loans);
+        assert_eq!(one.stats().ring_free, most);
+
+        // When all fill it at once, each has fewer, and hears of it in time all the same, by the usual mark.
+        let a_round = || others.iter().chain([&one]).filter_map(|image| image.try_acquire().ok()).collect();
+        let rounds = std::iter::repeat_with(a_round).take_while(|round: &Vec<_>| !round.is_empty());
+        let loans: Vec<_> = rounds.flatten().collect();
+        assert!(watches.iter().step_by(2).all(|watch| watch.take() == Events::RING_HIGH), "{images} images, {ring}");
+        drop(loans);
+        others.into_iter().chain([one]).for_each(Acquisition::abort);
     }
 }

@@ -152,12 +152,24 @@ static void in_the_log_s_function(void) {
     RIGHT(sw_free(other));
 }
 
+/* To whoever has buffers still it has ended, whether frames were lost or not. */
 static void an_aborted_run_says_so(void) {
-    for (int frames = 0; frames < 2; frames++) {
+    /* One frame waits for three more, and is lost. */
+    dims[0].chunk = 4, dims[0].shard = 8;
+    for (int round = 0; round < 4; round++) {
+        const int frames = round % 2, at_once = round / 2;
         one = begun("aborted");
         bring(one, frames);
+        sw_frame late[3];
+        for (int at = 0; at < 3; at++) RIGHT(sw_acquire(one, 0, &late[at]));
         RIGHT(sw_first_error(one));
-        RIGHT(sw_abort(one, SW_FOREVER));
+        const sw_status aborted = sw_abort(one, at_once ? 0 : SW_FOREVER);
+        HOLDS(aborted == SW_OK || (at_once && aborted == SW_TIMEOUT));
+        HOLDS(sw_commit(one, &late[0], SW_NEXT, NULL) == SW_ERROR_ENDED);
+        const sw_status finished = sw_finish(one, SW_FOREVER, NULL);
+        HOLDS(finished == (aborted == SW_OK ? SW_ERROR_ENDED : frames == 0 ? SW_OK : SW_ABORTED));
+        HOLDS(sw_commit(one, &late[1], 7, NULL) == SW_ERROR_ENDED);
+        HOLDS(sw_commit_buffer(one, late[2].index, SW_NEXT, NULL) == SW_ERROR_ENDED);
         HOLDS(sw_first_error(one) == SW_ABORTED && strstr(sw_last_error(), "aborted"));
         RIGHT(sw_free(one));
     }

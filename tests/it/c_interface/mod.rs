@@ -35,7 +35,7 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 17] = [
+const TESTS: [(&str, &[&str]); 18] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/messages.c", &["."]),
@@ -47,6 +47,7 @@ const TESTS: [(&str, &[&str]); 17] = [
     ("tests/it/c_interface/roi.c", &["roi.zarr"]),
     ("tests/it/c_interface/aborting.c", &["aborted.zarr"]),
     ("tests/it/c_interface/together.c", &["plate.zarr"]),
+    ("tests/it/c_interface/sharing.c", &["two.zarr"]),
     ("tests/it/c_interface/events.c", &["run.zarr"]),
     ("tests/it/c_interface/ending.c", &["run.zarr"]),
     ("tests/it/c_interface/ending_another.c", &["."]),

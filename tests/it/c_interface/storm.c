@@ -29,7 +29,7 @@ static int64_t limit(unsigned *seed) {
 
 /* Whether a call tells that there is nothing more to do. */
 static int is_over(sw_status status) {
-    return status == SW_ERROR_ENDED || status == SW_ERROR_HANDLE || status == SW_ABORTED;
+    return status == SW_ERROR_ENDED || status == SW_ERROR_HANDLE;
 }
 
 #define ONE_OF(condition)                                                                                             \
@@ -127,7 +127,7 @@ static void *looker(void *argument) {
         status = sw_get_summary(acquisition, &summary);
         ONE_OF(status == SW_OK || status == SW_ERROR_NOT_ENDED || status == SW_ERROR_HANDLE);
         status = sw_first_error(acquisition);
-        ONE_OF(status == SW_OK || is_over(status));
+        ONE_OF(status == SW_OK || status == SW_ABORTED || status == SW_ERROR_HANDLE);
         if (roll(&seed, 20) == 0) sw_event_close(acquisition, shared_descriptor);
         usleep(roll(&seed, 300));
     }
@@ -145,7 +145,8 @@ static void *ender(void *argument) {
         } else {
             sw_summary summary = {.size = sizeof summary};
             status = sw_finish(acquisition, limit(&seed), &summary);
-            ONE_OF(status == SW_OK || status == SW_TIMEOUT || status == SW_ERROR_BUSY || is_over(status));
+            ONE_OF(status == SW_OK || status == SW_TIMEOUT || status == SW_ERROR_BUSY || status == SW_ABORTED ||
+                   is_over(status));
         }
         if (status == SW_ERROR_BUSY) usleep(200);
     } while (status == SW_TIMEOUT || status == SW_ERROR_BUSY);

@@ -10,6 +10,12 @@ fn a_storage_that_holds_something_is_not_written_over() {
 }
 
 #[test]
+fn an_image_can_have_what_is_said_of_the_ring_that_it_shares() {
+    let folder = folder();
+    Program::new("tests/it/c_interface/sharing.c").run(&[folder.path().join("two.zarr")]);
+}
+
+#[test]
 fn the_images_of_a_plate_begin_and_end_together() {
     let folder = folder();
     let path = folder.path().join("plate.zarr");

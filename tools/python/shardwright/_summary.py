@@ -75,9 +75,9 @@ class Stats:
     bytes_in: int
     #: Encoded bytes.
     bytes_out: int
-    #: Frame buffers that wait for the camera.
+    #: Frame buffers that wait for the camera: of a ring that images share, those that this one can get now.
     ring_free: int
-    #: All frame buffers.
+    #: All frame buffers: of a ring that images share, those that this one can have at once.
     ring_frames: int
     #: Shards closed.
     shards_closed: int

@@ -165,10 +165,10 @@ impl Acquisition {
         self.running.facts.reorder_window
     }
 
-    /// Frame buffers in the ring.
+    /// Frame buffers in the ring; where images share one, those that this one can have at once.
     #[getter]
     fn ring_frames(&self) -> usize {
-        self.running.facts.ring_frames
+        self.running.ring_frames()
     }
 
     /// Bytes of one frame without gaps between its rows, as it is given.

@@ -78,6 +78,12 @@ impl Running {
         locked(&self.run).take().map(Owned::into_inner)
     }
 
+    /// How many buffers it can have at once; after the end, as many as at the beginning.
+    pub(crate) fn ring_frames(&self) -> usize {
+        let now = || locked(&self.run).as_ref().map(|run| run.stats().ring_frames);
+        self.process.is_this().then(now).flatten().unwrap_or(self.facts.ring_frames)
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         locked(&self.run).is_some()
     }

@@ -187,3 +187,19 @@ def test_policies_of_a_full_ring(start: Start, policy: str) -> None:
         for frame in held:
             frame.discard()
         assert acq.append(picture(1)) == 1
+
+
+def test_an_image_can_have_as_many_buffers_as_it_says(tmp_path: Path) -> None:
+    dims = [sw.time(chunk=4, shard=8), sw.y(16), sw.x(24)]
+    fields = {"dims": dims, "dtype": "u2", "ring_bytes": 24 * 4096, "sync": False}
+    with sw.create_dataset(tmp_path / "both.zarr") as both:
+        left = both.acquisition("left", fields)
+        alone = left.ring_frames
+        right = both.acquisition("right", fields)
+        assert left.ring_frames == right.ring_frames == left.stats.ring_frames < alone
+        held = [left.acquire(timeout=0) for _ in range(left.ring_frames)]
+        with pytest.raises(sw.RingFull):
+            left.acquire(timeout=0)
+        for frame in held:
+            assert frame.address == left.buffers[frame.index]
+            frame.discard()
