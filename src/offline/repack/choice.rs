@@ -84,7 +84,7 @@ pub(super) fn jobs(
         jobs.notes.extend(jobs.jobs.iter().filter_map(note_of_image));
     }
     for job in &jobs.jobs {
-        jobs.notes.extend(array_notes::of_job(job, selection.options)?);
+        jobs.notes.extend(array_notes::of_job(job, &jobs.groups, selection.options)?);
     }
     missing::refuse_absent(roots.absent, selection.options)?;
     match (jobs.jobs.is_empty(), has_arrays) {
