@@ -215,9 +215,9 @@ pub enum Error {
     /// The run was aborted: frames that waited in the ring are lost.
     #[error("the acquisition was aborted; frames that waited in the ring are lost")]
     Aborted,
-    /// An operation on a finished dataset was stopped by its caller. What was finished of it stays, and the same
-    /// operation goes on from there when it is begun again: of a `Repack`, with a new one.
-    #[error("stopped before the end; what was finished stays, and another call goes on from there")]
+    /// An operation on a finished dataset was stopped by its caller. What a `Repack` or a `Pyramid` has finished stays,
+    /// and a new one goes on from there; of the others nothing is kept.
+    #[error("stopped before the end")]
     Stopped,
     /// A function is told of closed shards already, and one can be set for a run.
     #[error("a function is told of closed shards already; one can be set for a run")]

@@ -136,7 +136,8 @@ pub(super) fn note_of(lacking: usize) -> String {
 /// What to say of this many chunks that were written.
 pub(super) fn damage_of(lost: u64) -> String {
     format!(
-        "{} not there that {} pixels, as the level before shows: files are missing; pyramid makes them again",
+        "{} not there that {} pixels, as the level before shows: files are missing; pyramid makes them again if it \
+         may overwrite",
         count_that(lost, "chunk", IS),
         of_number(&lost, HAS)
     )

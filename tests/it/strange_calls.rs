@@ -173,6 +173,19 @@ fn manifests_of_a_part_stand_beside_the_dataset() {
 }
 
 #[test]
+fn of_a_manifest_that_was_stopped_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zarr");
+    make(&path);
+    let first = WriteManifest::new(&path, None, &ManifestOptions::default()).unwrap();
+    first.stop();
+    let stopped = first.run().unwrap_err();
+    assert!(matches!(stopped, Error::Stopped) && stopped.to_string() == "stopped before the end", "{stopped}");
+    let there: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(there, ["a.zarr"]);
+}
+
+#[test]
 fn an_operation_that_was_stopped_goes_on_in_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

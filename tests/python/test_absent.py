@@ -82,6 +82,7 @@ def test_a_lost_shard_of_a_level_is_noticed(told, recorded, tmp_path, form):
     (path / "1/c/1/0/0").unlink()
     (what,) = damage(told("verify", path, code=3))
     assert "chunks are not there that have pixels, as the level before shows" in what
+    assert "pyramid makes them again if it may overwrite" in what
     (level,) = [array for array in told("info", path)["arrays"] if array["path"] == "1"]
     assert any("chunks are not there of which the level before has some" in note for note in level["notes"])
     assert any("of which the level before has some" in note for note in told("manifest", path)["notes"])

@@ -8,7 +8,7 @@ import pytest
 import zarr
 from arrays import files
 from readers import assert_same
-from test_plates import collection, image
+from test_plates import collection, image, plate
 from test_pyramid import noise, ome_image
 
 
@@ -113,6 +113,23 @@ def test_a_collection_or_a_plate_names_its_images(tool, tmp_path):
         for place, pixels in zip(paths, found.values(), strict=True):
             tool("replay", place, tmp_path / "out.zarr", "--overwrite")
             assert_same(zarr.open_array(tmp_path / "out.zarr/0", mode="r")[...], pixels)
+
+
+def test_a_plate_names_all_fields_of_its_wells(tool, tmp_path):
+    path = tmp_path / "p.zarr"
+    fields = [key for key in plate(path) if "labels" not in key]
+
+    def named():
+        said = [tool("replay", path, tmp_path / "o", code=3), tool("export", path, tmp_path / "o.npy", code=3)]
+        assert said[0] == said[1]
+        return said[0].strip().split("name the path of one: ", 1)[1].split(", ")
+
+    assert named() == [f"{path}/{key}" for key in fields]
+    # A well that can't be read, and one of more fields than there is room for.
+    (path / "A/1/.zattrs").write_text("{")
+    many = {"well": {"version": "0.4", "images": [{"path": str(number)} for number in range(20)]}}
+    (path / "A/2/.zattrs").write_text(json.dumps(many))
+    assert named() == [f"{path}/A/1/0", *(f"{path}/A/2/{number}" for number in range(8)), "…"]
 
 
 @pytest.mark.parametrize("zarr_format, version", [(2, "0.5"), (2, "0.6"), (3, "0.4")])

@@ -113,6 +113,21 @@ def test_ome_zarr_0_4_beside_an_attribute_ome_is_refused(tool, tmp_path):
     tool("repack", tmp_path / "a.zarr", tmp_path / "d.zarr", "--dialect", "zarr3", "--unsharded")
 
 
+@pytest.mark.parametrize("options", [["--dialect", "zarr2"], ["--ome", "0.4"]])
+def test_an_array_at_the_root_is_told_that_a_group_is_around_it(told, tmp_path, options):
+    pixels = np.arange(256, dtype="u2").reshape(16, 16)
+    zarr.create_array(tmp_path / "a.zarr", data=pixels, chunks=(8, 8))
+    zarr.create_array(tmp_path / "line.zarr", data=pixels[0], chunks=(8,))
+    note = 'the array at its root becomes "0" of a group'
+    assert note in told("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", *options)["notes"]
+    assert np.array_equal(zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=2)["0"][...], pixels)
+    # One that is no image stays where it is, as do all on the way to what has no groups.
+    for at, words in enumerate([["line.zarr", "--dialect", "zarr2"], ["a.zarr", "--dialect", "zarr2-sharded"]]):
+        assert note not in told("repack", tmp_path / words[0], tmp_path / str(at), *words[1:])["notes"]
+    # Nor is the other way a change of place.
+    assert note not in told("repack", tmp_path / "b.zarr", tmp_path / "c.zarr", "--dialect", "zarr3")["notes"]
+
+
 def test_of_an_array_without_ome_zarrs_metadata_none_are_made_up(tool, tmp_path):
     image(tmp_path / "a.zarr", ome=False, mine=1)
     tool("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", "--dialect", "zarr2")

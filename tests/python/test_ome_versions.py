@@ -82,6 +82,33 @@ def test_in_place_and_to_0_4_and_back(tool, replay, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("version", ["0.4", "0.6"])
+@pytest.mark.parametrize(
+    "part, options",
+    [("", []), ("", ["--only", "0,labels"]), ("", ["--only", "labels"]), ("labels", []), ("alone", [])],
+)
+def test_a_list_of_labels_without_a_version_has_that_around_it_or_in_it(tool, tmp_path, part, options, version):
+    """As ome-zarr-py writes it."""
+    path = tmp_path / "i.zarr"
+    root = zarr.open_group(path, mode="w")
+    axes = [{"name": name, "type": "space"} for name in "yx"]
+    scale = [{"type": "scale", "scale": [1.0, 1.0]}]
+    image = {"name": "i", "axes": axes, "datasets": [{"path": "0", "coordinateTransformations": scale}]}
+    pixels = np.arange(256, dtype="u2").reshape(16, 16)
+    for group, more in [(root, {}), (root.create_group("labels/cells"), {"image-label": {"version": "0.5"}})]:
+        group.create_array("0", data=pixels, chunks=(8, 8), dimension_names=["y", "x"])
+        group.attrs["ome"] = {"version": "0.5", "multiscales": [image], **more}
+    root["labels"].attrs["ome"] = {"labels": ["cells"]}
+    source = (path / "labels").rename(tmp_path / "labels") if part == "alone" else path / part
+    tool("repack", source, tmp_path / "o.zarr", "--ome", version, *options)
+    out = zarr.open_group(tmp_path / "o.zarr", mode="r")
+    labels = out if part else out["labels"]
+    said = dict(labels.attrs)
+    assert said == {"labels": ["cells"]} if version == "0.4" else said["ome"]["version"] == version
+    assert_same(labels["cells/0"][...], pixels)
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("options", [[], ["--skip", "A/1/0/labels/cells"], ["--only", "A/2"]])
 def test_a_plate_of_another_writer_in_0_6(tool, tmp_path, options):
     data = plate(tmp_path / "p.zarr")

@@ -163,9 +163,36 @@ def test_a_signal_ends_an_export_and_a_check(command, archive, tmp_path):
         process = subprocess.Popen([command, *call, "-q"], stderr=subprocess.PIPE, text=True)
         time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
-        assert process.returncode in (0, 130)
+        said = process.communicate(timeout=60)[1]
+        assert process.returncode in (0, 130) and "stays" not in said
         assert process.returncode == 0 or not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def many_chunks(command, tmp_path_factory):
+    """So many that a manifest of them takes a while."""
+    path = tmp_path_factory.mktemp("chunks") / "movie.zarr"
+    call = [command, "replay", "synthetic", path, "--camera", "1024x1024xu16", "--frames", "64", "--no-sync", "-q"]
+    run([*call, "--chunk", "1,16,16", "--shard", "1,1024,1024", "--codec", "none"])
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("json_words", [[], ["--json"]])
+def test_a_signal_ends_a_manifest_and_leaves_nothing(command, many_chunks, tmp_path, number, json_words):
+    call = [str(word) for word in (command, "manifest", many_chunks, tmp_path / "m.zarr", *json_words)]
+    process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob(".m.zarr.*.partial")):
+        assert process.poll() is None, process.communicate()
+    process.send_signal(number)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "stopped before the end; nothing is changed or kept" in errors
+    assert not list(tmp_path.iterdir())
+    if json_words:
+        error = json.loads(said)["error"]
+        assert error["kind"] == "interrupted" and error["message"] in errors
+    run([command, "manifest", many_chunks, tmp_path / "m.zarr", "-q"])
 
 
 def exported(command, path, out):

@@ -184,6 +184,26 @@ def test_raw_bytes_that_are_called_otherwise_are_told(tool, tmp_path):
     assert "|V3 in Zarr v2 is r24 in v3" in tool("repack", tmp_path / "a.zarr", tmp_path / "o.zarr", "--unsharded")
 
 
+@pytest.mark.parametrize("consolidated", [False, True])
+def test_raw_bytes_in_consolidated_metadata_are_told(told, tmp_path, consolidated):
+    root = zarr.open_group(tmp_path / "g.zarr", mode="w", zarr_format=2)
+    root.create_array("raw", shape=(8, 8), chunks=(4, 4), dtype="V3")
+    root.create_array("0", data=PIXELS[:8, :8], chunks=(4, 4))
+    if consolidated:
+        zarr.consolidate_metadata(tmp_path / "g.zarr")
+    notes = told("repack", tmp_path / "g.zarr", tmp_path / "o.zarr", "--dialect", "zarr3")["notes"]
+    (note,) = [note for note in notes if "raw bytes" in note]
+    assert ("a group whose consolidated metadata name it" in note) == consolidated
+    # It is as the note says.
+    with pytest.raises(ValueError, match="r24"):
+        zarr.open_array(tmp_path / "o.zarr/raw", mode="r")
+    if consolidated:
+        with pytest.raises(ValueError, match="r24"):
+            zarr.open_group(tmp_path / "o.zarr", mode="r")
+    group = zarr.open_group(tmp_path / "o.zarr", mode="r", use_consolidated=False)
+    assert np.array_equal(group["0"][...], PIXELS[:8, :8])
+
+
 @pytest.mark.parametrize(
     ("dtype", "instead"),
     [("bfloat16", "float32"), ("float8_e4m3fn", "float32"), ("int4", "int8"), ("uint2", "uint8"), ("string", "zarr")],

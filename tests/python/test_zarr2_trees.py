@@ -133,6 +133,23 @@ def test_what_a_tree_of_one_array_loses_is_told_with_what_keeps_it(tool, told, t
     assert dict(root.attrs) == {"who": "me"} and dict(root["a"].attrs) == {"k": "v"} and root[name].attrs["own"] == 1
 
 
+@pytest.mark.parametrize("number", [1, 2, 20, 21, 30])
+def test_arrays_that_are_left_out_are_named_in_one_note(told, tmp_path, number):
+    root = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    names = [f"a{at:02}" for at in range(number)]
+    for name in ["0", *names]:
+        root.create_array(name, data=np.ones((4, 4), "u1"), chunks=(2, 2))
+    call = ["repack", tmp_path / "g.zarr", tmp_path / "o.zarr", "--dialect", "zarr2", "--skip", ",".join(names)]
+    (note,) = [note for note in told(*call)["notes"] if "left out" in note]
+    if number == 1:
+        assert note == "the array \"a00\" is not repacked, and left out: it can't stay what it is in zarr2"
+        return
+    listed = ", ".join(f'"{name}"' for name in names[:20])
+    more = {21: " and 1 other", 30: " and 10 others"}.get(number, "")
+    expected = f"the arrays {listed}{more} are not repacked, and left out: they can't stay what they are in zarr2"
+    assert note == expected
+
+
 def test_a_field_of_one_level_stays_a_field_of_its_plate(tool, tmp_path):
     plate(tmp_path / "old.zarr")
     tool("repack", tmp_path / "old.zarr", tmp_path / "p.zarr", *CUT, "--only", "A/1/0/0,A/2/0/0")

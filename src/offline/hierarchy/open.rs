@@ -5,8 +5,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::central::CentralMetadata;
-use super::{has_node, ome_of};
+use super::{check_documents, has_node, ome_of};
 use crate::error::{Error, Result};
+use crate::format::keys::is_below;
 use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, links, look};
 use crate::offline::array::Array;
@@ -96,7 +97,7 @@ impl Array {
             return Err(Error::not_found(path, reason));
         };
         // A document must not lead out of its dataset.
-        if crate::format::keys::is_below(dataset) {
+        if is_below(dataset) {
             Ok(dataset.to_owned())
         } else {
             Err(Error::format(path, format!("names a dataset {} that is not below it", quoted(dataset))))
@@ -107,13 +108,9 @@ impl Array {
 /// That a group is a plate, a well or a collection of images, and where these are, for an error message.
 fn several(path: &Path, ome: &Value) -> Option<String> {
     let text = |said: &Value| said.as_str().map(str::to_owned);
-    let listed = |list: &Value, below: &str| -> Option<Vec<String>> {
-        let entries = list.as_array()?.iter().filter_map(|entry| text(&entry["path"]));
-        Some(entries.map(|entry| entry + below).collect())
-    };
     let (kind, names) = match ome {
-        _ if ome["plate"].is_object() => ("plate", listed(&ome["plate"]["wells"], "/0")?),
-        _ if ome["well"].is_object() => ("well", listed(&ome["well"]["images"], "")?),
+        _ if ome["plate"].is_object() => ("plate", fields(path, &ome["plate"])?),
+        _ if ome["well"].is_object() => ("well", listed(&ome["well"]["images"])?),
         _ if ome.get("bioformats2raw.layout").is_some() => {
             let said = ome_of(&path.join("OME")).ok().flatten().unwrap_or_default();
             let series = said["series"].as_array().map(|series| series.iter().filter_map(text).collect());
@@ -128,6 +125,24 @@ fn several(path: &Path, ome: &Value) -> Option<String> {
     let paths: Vec<_> = names.iter().take(IMAGES_MAX).map(|name| path.join(name).display().to_string()).collect();
     let paths = paths.join(", ");
     (!paths.is_empty()).then(|| format!("is a {kind} of images; name the path of one: {paths}{more}"))
+}
+
+/// The paths of what a plate or a well lists.
+fn listed(list: &Value) -> Option<Vec<String>> {
+    Some(list.as_array()?.iter().filter_map(|entry| entry["path"].as_str().map(str::to_owned)).collect())
+}
+
+/// The images of a plate at `path`, or, of many, one more than an error message names.
+fn fields(path: &Path, plate: &Value) -> Option<Vec<String>> {
+    let of_well = |well: String| {
+        let place = path.join(&well);
+        let said = is_below(&well).then(|| check_documents(&place).and_then(|()| ome_of(&place)).ok().flatten());
+        let fields = said.flatten().and_then(|said| listed(&said["well"]["images"]));
+        // Where the well can't be read, the name that the first field has everywhere.
+        let fields = fields.unwrap_or_else(|| vec!["0".to_owned()]);
+        fields.into_iter().map(move |field| format!("{well}/{field}"))
+    };
+    Some(listed(&plate["wells"])?.into_iter().flat_map(of_well).take(IMAGES_MAX + 1).collect())
 }
 
 /// The nodes below a group, for an error message.

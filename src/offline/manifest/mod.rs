@@ -201,6 +201,7 @@ impl WriteManifest {
         let nodes = nodes(root)?;
         let mut total: u64 = 0;
         for array in nodes.iter().filter_map(walk::Node::array) {
+            counters.go_on()?;
             let files = array.files()?.into_iter();
             total = files
                 .filter_map(|(path, _)| path.metadata().ok())
@@ -437,11 +438,11 @@ fn each_chunk(
     mut visit: impl FnMut(&str, &Path, Range) -> Result<()>,
 ) -> Result<()> {
     let positions = array.file_positions()?;
+    let look = |position: &Vec<u64>| counters.go_on().and_then(|()| array.file_chunks(position));
     for batch in positions.chunks(BATCH) {
-        let files: Vec<Option<FileChunks>> =
-            batch.par_iter().map(|position| array.file_chunks(position)).collect::<Result<_>>()?;
-        counters.go_on()?;
+        let files: Vec<Option<FileChunks>> = batch.par_iter().map(look).collect::<Result<_>>()?;
         for (position, file) in batch.iter().zip(files) {
+            counters.go_on()?;
             let Some(file) = file else { continue };
             let (first, counts) = array.layout().chunks_of(position);
             let mut failed = None;

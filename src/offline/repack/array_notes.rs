@@ -3,13 +3,16 @@
 
 use serde_json::Value;
 
+use super::groups::RepackedGroup;
 use super::jobs::ArrayJob;
+use super::nodes::is_above;
 use super::options::RepackOptions;
 use super::refusal::called;
 use crate::config::Compressor;
 use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format;
+use crate::format::consolidated;
 use crate::format::fill_value::{note_of_bits, note_of_complex};
 use crate::format::precomputed::GZIP;
 use crate::format::{DIMENSION_NAMES, names_to_json};
@@ -20,8 +23,8 @@ use crate::fs::document;
 /// # Errors
 ///
 /// When files can't be listed, or are compressed with what is not read here.
-pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
-    let notes = [codecs(job, options), raw_bytes(job), fill_value(job)?, other_names(job), empty_names(job)?];
+pub(super) fn of_job(job: &ArrayJob, groups: &[RepackedGroup], options: &RepackOptions) -> Result<Vec<String>> {
+    let notes = [codecs(job, options), raw_bytes(job, groups), fill_value(job)?, other_names(job), empty_names(job)?];
     let resolution = job.change.source.note_of_resolution().map(str::to_owned);
     let notes = notes.into_iter().chain([packed_files(job, options)?, shards(job, options), resolution]);
     Ok(notes.flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
@@ -42,14 +45,21 @@ fn codecs(job: &ArrayJob, options: &RepackOptions) -> Option<String> {
 }
 
 /// Elements that have another name in Zarr v3.
-fn raw_bytes(job: &ArrayJob) -> Option<String> {
+fn raw_bytes(job: &ArrayJob, groups: &[RepackedGroup]) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
     let ElementType::Raw(length) = to.dtype else { return None };
     let is_renamed = to.layout.rules().is_tree && !from.layout.rules().is_tree;
+    let names_it =
+        |group: &RepackedGroup| is_above(&group.name, &job.name) && consolidated::nodes(&group.document).is_some();
+    // A type that it does not know is in the way of all that is consolidated there.
+    let groups = match groups.iter().any(names_it) {
+        true => ", nor, unless told use_consolidated=False, a group whose consolidated metadata name it",
+        false => "",
+    };
     is_renamed.then(|| {
         format!(
             "has elements of raw bytes: |V{length} in Zarr v2 is {} in v3, as the specification calls it, which \
-             zarr-python 3.1 does not open",
+             zarr-python 3.1 does not open{groups}",
             to.dtype.zarr_name()
         )
     })

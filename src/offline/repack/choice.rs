@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::array_notes;
+use super::change::Change;
 use super::design::is_asked_for;
 use super::jobs::{ArrayJob, ArrayJobs, Roots, TO_SHARDS};
 use super::missing;
 use super::options::{RepackOptions, Sharding};
 use super::refusal::called;
 use super::selection::Selection;
+use super::staging::Staging;
 use super::{groups, nodes, refusal, zarr2_arrays, zarr2_tree};
 use crate::config::OmeVersion;
 use crate::error::{Error, Result};
@@ -82,9 +84,10 @@ pub(super) fn jobs(
     );
     if roots.copied {
         jobs.notes.extend(jobs.jobs.iter().filter_map(note_of_image));
+        jobs.notes.extend(jobs.jobs.iter().filter_map(|job| note_of_group(job, roots)));
     }
     for job in &jobs.jobs {
-        jobs.notes.extend(array_notes::of_job(job, selection.options)?);
+        jobs.notes.extend(array_notes::of_job(job, &jobs.groups, selection.options)?);
     }
     missing::refuse_absent(roots.absent, selection.options)?;
     match (jobs.jobs.is_empty(), has_arrays) {
@@ -106,6 +109,17 @@ fn note_of_image(job: &ArrayJob) -> Option<String> {
          the image is repacked with the option `only`"
             .to_owned()
     })
+}
+
+/// The new place of an array at the root, where the format of the result has groups for images. What waits in an array
+/// for such a group made it an image all along.
+fn note_of_group(job: &ArrayJob, roots: &Roots<'_>) -> Option<String> {
+    let Change { source, target, .. } = &job.change;
+    let is_at_root = source.path() == roots.root && !groups::has_ome_aside(source.attributes());
+    let has_groups = target.layout().rules().is_tree || !target.layout().rules().shares_files;
+    let place = target.path().strip_prefix(Staging::place(roots.staging, "")).ok()?.to_str()?;
+    (is_at_root && has_groups && !place.is_empty())
+        .then(|| format!("the array at its root becomes {} of a group", quoted(place)))
 }
 
 /// The arrays of one dimension, or without an element, in files of their own format, which stay as they are beside

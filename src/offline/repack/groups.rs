@@ -5,12 +5,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::nodes::is_above;
 use super::staging;
 use crate::config::OmeVersion;
 use crate::error::{Error, Result};
 use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::{ngff, zarr3};
-use crate::fs::look;
+use crate::fs::{document, look};
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::ome::multiscales::{self, Dataset, Multiscale};
@@ -101,7 +102,7 @@ pub(super) fn say_in(
     root: &Path,
 ) -> Result<Vec<String>> {
     if asked {
-        put_versions_of_labels(groups);
+        put_versions_of_labels(groups, root);
         groups.iter().try_for_each(|group| group.refuse_unknown(root))?;
     }
     let notes: Vec<_> = groups.iter_mut().map(|group| group.say_in(version, root)).collect::<Result<_>>()?;
@@ -114,14 +115,17 @@ pub(super) fn note_of_nothing(groups: &[RepackedGroup]) -> Option<String> {
     (!is_there).then(|| "no group has OME-Zarr's metadata, so the option `ome` changes nothing".to_owned())
 }
 
-/// Gives a list of labels that has no version, as ome-zarr-py leaves it, that of the image around it.
-fn put_versions_of_labels(groups: &mut [RepackedGroup]) {
+/// Gives a list of labels that has no version, as ome-zarr-py leaves it, that of the image around it or of a label.
+fn put_versions_of_labels(groups: &mut [RepackedGroup], root: &Path) {
     for at in 0..groups.len() {
-        let Some(image) = groups[at].name.strip_suffix("labels").map(|image| image.trim_end_matches('/')) else {
+        let folder = staging::below(root, &groups[at].name);
+        if !folder.ends_with("labels") {
             continue;
-        };
-        let around = groups.iter().find(|group| group.name == image);
-        let version = around.and_then(|group| group.document["attributes"].get(OME)?.get("version").cloned());
+        }
+        // In the result, the image may be left out, and say nothing more.
+        let around = folder.parent().and_then(|image| document::read(&image.join(zarr3::DOCUMENT)).ok().flatten());
+        let labels = groups.iter().filter(|group| is_above(&groups[at].name, &group.name));
+        let version = around.iter().chain(labels.map(|group| &group.document)).find_map(version_of).cloned();
         let list = groups[at]
             .document
             .get_mut("attributes")
@@ -132,6 +136,11 @@ fn put_versions_of_labels(groups: &mut [RepackedGroup]) {
             groups[at].is_new = true;
         }
     }
+}
+
+/// The version of OME-Zarr's metadata in a group's document.
+fn version_of(document: &Value) -> Option<&Value> {
+    document.get("attributes")?.get(OME)?.get("version")
 }
 
 /// Takes the writer's attribute away where nothing is left in it: another writer's array does not become one of this

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::nodes::{self, all_arrays, converted_groups, groups_above, is_above};
-use super::refusal::called;
+use super::refusal::{NAMES_MAX, called};
 use super::selection::Selection;
 use super::target::changes_format;
 use crate::error::Result;
@@ -16,7 +16,7 @@ use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, format_at, has_node};
 use crate::offline::promises::Broken;
-use crate::words::quoted;
+use crate::words::{count, quoted};
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
@@ -114,9 +114,28 @@ impl LeftOut {
 
     /// `to`: the format of the result.
     pub(super) fn notes(&self, to: &str) -> Vec<String> {
-        let note = |name| format!("{} is not repacked, and left out: it can't stay what it is in {to}", called(name));
         let absent = |name: &String| format!("{} is not there, although documents promise it", quoted(name));
-        self.names().map(note).chain(self.absent.iter().map(absent)).collect()
+        self.note_of_missing(to).into_iter().chain(self.absent.iter().map(absent)).collect()
+    }
+
+    fn note_of_missing(&self, to: &str) -> Option<String> {
+        match &self.missing[..] {
+            [] => None,
+            [Missing { name, .. }] => {
+                Some(format!("{} is not repacked, and left out: it can't stay what it is in {to}", called(name)))
+            }
+            several => {
+                let listed: Vec<_> = self.names().take(NAMES_MAX).map(|name| quoted(name).to_string()).collect();
+                let listed = listed.join(", ");
+                let more = match several.len().saturating_sub(NAMES_MAX) {
+                    0 => String::new(),
+                    more => format!(" and {}", count(more, "other")),
+                };
+                Some(format!(
+                    "the arrays {listed}{more} are not repacked, and left out: they can't stay what they are in {to}"
+                ))
+            }
+        }
     }
 }
 

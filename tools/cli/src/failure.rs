@@ -163,6 +163,16 @@ impl Failure {
         }
     }
 
+    /// Of work of which nothing stays when it is stopped.
+    pub(crate) fn of_whole(error: Error) -> Self {
+        match error {
+            Error::Stopped => {
+                Self::Interrupted(format!("{error}; nothing is changed or kept, and another call begins anew"))
+            }
+            error => error.into(),
+        }
+    }
+
     /// The system refused to do something.
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
         let message = format!("can't {action} {}: {}", path.display(), of_system(error));
@@ -221,6 +231,7 @@ impl From<Error> for Failure {
             Error::Exists { path, .. } => {
                 return Self::exists(path, "choose another path, or replace it with --overwrite");
             }
+            Error::Stopped => format!("{error}; what was finished stays, and another call goes on from there"),
             _ => error.to_string(),
         };
         Self::Known { fault: Fault::of(&error), message: with_options(&message), path }
@@ -336,6 +347,19 @@ mod tests {
     fn what_the_system_says_has_no_number() {
         let failure = Failure::io("read", Path::new("a"), &io::Error::from_raw_os_error(libc::EACCES));
         assert_eq!(failure.to_string(), "can't read a: Permission denied");
+    }
+
+    #[test]
+    fn a_stop_says_what_stays() {
+        let told: [Failure; 2] = [Error::Stopped.into(), Failure::of_whole(Error::Stopped)];
+        assert_eq!(told.each_ref().map(Failure::exit_code), [exit::INTERRUPTED; 2]);
+        assert_eq!(
+            told.map(|failure| failure.to_string()),
+            [
+                "stopped before the end; what was finished stays, and another call goes on from there",
+                "stopped before the end; nothing is changed or kept, and another call begins anew",
+            ]
+        );
     }
 
     #[test]

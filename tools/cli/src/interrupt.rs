@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::console::tell;
 use crate::failure::{Failure, exit};
+use shardwright::Error;
 use shardwright::words::of_system;
 
 /// So often somebody looks whether there was a signal.
@@ -51,9 +52,20 @@ pub(crate) fn listen(what: &'static str) {
     *IN_ORDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
 }
 
-/// Runs `work`, and calls `stop` when there is a signal meanwhile.
+/// Runs `work`, of which what is finished stays, and calls `stop` when there is a signal meanwhile.
 pub(crate) fn stopping<T>(stop: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
     listen("ending, what is finished stays");
+    watching(stop, work)
+}
+
+/// The same of work of which nothing stays when it is stopped.
+pub(crate) fn stopping_whole<T>(stop: impl Fn() + Sync, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Failure> {
+    // What comes of it is not said yet: after its last look, it ends as if there had been no signal.
+    listen("ending");
+    watching(stop, work).map_err(Failure::of_whole)
+}
+
+fn watching<T>(stop: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

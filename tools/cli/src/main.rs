@@ -97,7 +97,7 @@ fn is_json() -> bool {
 
 /// The last words of a command that had not begun its work.
 fn say_interrupted() {
-    let failure = Failure::Interrupted("interrupted before anything was begun".to_owned());
+    let failure = Failure::Interrupted("interrupted before anything was changed".to_owned());
     tell(format_args!("error: {failure}"));
     // What is on standard output already is the one object, or a part of it.
     if is_json() && !has_said() {

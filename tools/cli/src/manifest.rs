@@ -9,6 +9,7 @@ use shardwright::words::count;
 use crate::args::ManifestArgs;
 use crate::console::{say, tell_notes};
 use crate::failure::{Failure, name_options};
+use crate::interrupt;
 use crate::place::refuse_unusable_folder;
 use crate::report::decimal;
 
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
         overwrite: args.overwrite,
     };
     let manifest = WriteManifest::new(&args.path, Some(&out), &options).map_err(|error| about(error, &args.path))?;
-    let mut summary = manifest.run()?;
+    let mut summary = interrupt::stopping_whole(|| manifest.stop(), || manifest.run())?;
     name_options(&mut summary.notes);
     if args.report.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and strings");

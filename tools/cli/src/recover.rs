@@ -19,7 +19,7 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<u8, Failure> {
     let options = RecoverOptions { apply: args.apply, ..RecoverOptions::default() };
     let recover = offline::Recover::new(&args.path, &options)?;
     let run = || meter::during(args.report.quiet, || recover.progress().into(), || recover.run());
-    let mut recovery = interrupt::stopping(|| recover.stop(), run)?;
+    let mut recovery = interrupt::stopping_whole(|| recover.stop(), run)?;
     let images = recovery.images.iter_mut();
     let told = images
         .flat_map(|image| image.shards.iter_mut().filter_map(|shard| shard.reason.as_mut()).chain(image.lost.as_mut()));

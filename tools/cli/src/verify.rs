@@ -15,7 +15,7 @@ use crate::{interrupt, meter};
 pub(crate) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
     let verify = offline::Verify::new(&args.path, &VerifyOptions::default())?;
     let run = || meter::during(args.report.quiet, || verify.progress().into(), || verify.run());
-    let mut verification = interrupt::stopping(|| verify.stop(), run)?;
+    let mut verification = interrupt::stopping_whole(|| verify.stop(), run)?;
     name_options(verification.findings.iter_mut().map(|finding| &mut finding.what));
     if args.report.json {
         let json = serde_json::to_string(&verification).expect("it holds only numbers, strings and lists");

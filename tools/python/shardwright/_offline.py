@@ -1,6 +1,7 @@
 """What is done to datasets after the run.
 
-Each function lets other Python threads go on, and is stopped by Ctrl-C such that another call goes on from there.
+Each function lets other Python threads go on, and is stopped by Ctrl-C: of ``repack`` and ``pyramid`` such that
+another call goes on from there.
 """
 
 from __future__ import annotations
