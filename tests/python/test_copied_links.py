@@ -13,6 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 PIXELS = np.arange(1, 65, dtype="u2").reshape(8, 8)
 OUT, DEAD = "a link out of", "is a link to something that is not here"
 NO_FOLDER, NO_FILE = "is not a folder, and stands in the place of one with chunks", "is not a regular file"
+NOT_CHECKED = "chunks are not checked; verify checks them"
 
 
 def group(path):
@@ -83,7 +84,7 @@ def test_links_out_of_flat_arrays_of_zarr_v2(told, tmp_path, name):
     annexed(path / name, tmp_path / "annex")
     call = [path, out, "--dialect", "zarr2", "--codec", "zstd"]
     assert_refused(told, *call, code=5, sentence=OUT)
-    told("repack", *call, "--follow-links")
+    assert NOT_CHECKED not in json.dumps(told("repack", *call, "--follow-links")["notes"])
     assert_real(out)
     again = zarr.open_group(out, mode="r", zarr_format=2)
     assert np.array_equal(again["time"][...], PIXELS[0]) and again["scalar"][()] == 7
@@ -167,3 +168,15 @@ def test_links_to_what_becomes_something_else(told, tmp_path, name, way):
     told("verify", out)
     for array in "ab":
         assert np.array_equal(zarr.open_array(out / array, mode="r")[...], PIXELS)
+
+
+def test_chunks_that_are_not_checked_are_told(told, tool, tmp_path):
+    path = group(tmp_path / "x.zarr")
+    (path / "files/c/0/0").write_bytes(b"no chunk")
+    (note,) = [note for note in told("repack", path, tmp_path / "y.zarr")["notes"] if NOT_CHECKED in note]
+    assert note.startswith('the array "files" is copied as it is, and its')
+    assert (tmp_path / "y.zarr/files/c/0/0").read_bytes() == b"no chunk"
+    told("verify", tmp_path / "y.zarr", code=3)
+    # What is encoded again is read, and what stays in place nobody takes for new.
+    assert "files/c/0/0" in tool("repack", path, tmp_path / "z.zarr", "--codec", "gzip", code=3)
+    assert NOT_CHECKED not in json.dumps(told("repack", path, "--skip", "files", "--codec", "gzip")["notes"])

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use super::refusal::called;
 use super::rest::Rest;
 use crate::error::{Error, Result};
 use crate::format::zarr2;
@@ -11,10 +12,15 @@ use crate::fs::links;
 use crate::fs::look::{self, DEPTH_MAX};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::words::{IS, of_number};
+
+/// Names that a note lists.
+const NAMES_MAX: usize = 5;
 
 pub(super) struct CopiedArrays(Vec<CopiedArray>);
 
 struct CopiedArray {
+    name: String,
     path: PathBuf,
     /// `None` for one that can't be read.
     array: Option<Array>,
@@ -29,7 +35,7 @@ impl CopiedArrays {
                 NodeKind::Unreadable(_) => None,
                 NodeKind::Array(_) | NodeKind::Group(_) => return None,
             };
-            Some(CopiedArray { path: node.path.clone(), array })
+            Some(CopiedArray { name: node.name.clone(), path: node.path.clone(), array })
         };
         Self(nodes.iter().filter_map(of).collect())
     }
@@ -59,6 +65,21 @@ impl CopiedArrays {
             }
         }
         Ok(links.into_iter().filter(|link| !rest.is_right(link)).collect())
+    }
+
+    /// That chunks of them are not looked at. Those of a list are few, and tell nothing of themselves.
+    pub(super) fn note(&self) -> Option<String> {
+        let has_planes = |copied: &&CopiedArray| copied.array.as_ref().is_some_and(|array| array.shape().len() > 1);
+        let names: Vec<_> = self.0.iter().filter(has_planes).map(|copied| called(&copied.name)).collect();
+        let listed = names[..names.len().min(NAMES_MAX)].join(", ");
+        let more = if names.len() > NAMES_MAX { ", …" } else { "" };
+        let [are, they, their] = [IS, ["it", "they"], ["its", "their"]].map(|words| of_number(&names.len(), words));
+        let note = || {
+            format!(
+                "{listed}{more} {are} copied as {they} {are}, and {their} chunks are not checked; verify checks them"
+            )
+        };
+        (!names.is_empty()).then(note)
     }
 }
 

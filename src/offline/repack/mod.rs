@@ -222,7 +222,9 @@ impl Repack {
         }
         let changes = self.changes();
         let rest = self.rest(&changes);
-        self.followed = arrays.copied_by(&rest).links(&rest)?;
+        let copied = arrays.copied_by(&rest);
+        self.followed = copied.links(&rest)?;
+        self.notes.extend(copied.note());
         if is_archive_name(out) { self.rest(&self.changes()).refuse_links() } else { Ok(()) }
     }
 
