@@ -134,6 +134,17 @@ def test_links_in_an_array_that_is_not_read(told, tmp_path, name, what):
         assert files(out / "files") == before
 
 
+@pytest.mark.parametrize("what", ["dead", "out"])
+def test_advice_to_skip_what_is_behind_a_link_is_for_calls_in_place(told, tmp_path, what):
+    path, out = group(tmp_path / "x.zarr"), tmp_path / "y.zarr"
+    document = path / "files/zarr.json"
+    spoilt(document, "dead") if what == "dead" else annexed(document, tmp_path / "annex")
+    code, sentence = (3, DEAD) if what == "dead" else (5, OUT)
+    assert_refused(told, path, out, code=code, sentence="to repack what is beside it in place, add --skip files")
+    assert_refused(told, path, out, "--skip", "files", code=code, sentence=sentence)
+    told("repack", path, "--skip", "files", "--codec", "gzip")
+
+
 @pytest.mark.parametrize("how", ["relative", "absolute", "out and in again"])
 @pytest.mark.parametrize("name", ["c/0/0", "c/0"])
 def test_links_within_a_copied_array(told, tmp_path, name, how):
