@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import zarr
+from arrays import files
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 PIXELS = np.arange(64, dtype="u2").reshape(8, 8)
@@ -53,3 +54,7 @@ def test_such_a_shard_of_an_image_and_such_a_block_of_its_records(told, replay, 
     for name in names:
         (path / name).write_bytes((path / name).with_name("0").read_bytes())
     assert_only_notes(told("verify", path), *names)
+    before = files(path)
+    told("recover", path)
+    told("recover", path, "--apply")
+    assert files(path) == before
