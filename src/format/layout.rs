@@ -283,6 +283,11 @@ impl Layout {
         file.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file))
     }
 
+    /// Where the elements of the file at a position of the grid end; `None` if that is beyond all that can be counted.
+    pub(crate) fn end_of(&self, file: &[u64]) -> Option<Vec<u64>> {
+        file.iter().zip(&self.file_shape).map(|(at, length)| at.checked_add(1)?.checked_mul(*length)).collect()
+    }
+
     /// Whether these entries are all chunks of a shard that the array has.
     pub(crate) fn is_all(&self, file: &[u64], entries: impl Iterator<Item = u64>) -> bool {
         if !self.has_boxes() {

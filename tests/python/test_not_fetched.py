@@ -122,7 +122,26 @@ def test_other_links_in_an_array_stay_links(told, tmp_path, zarr_format):
     np.testing.assert_array_equal(zarr.open_array(out / "b", mode="r")[...], PIXELS)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "file", "link"])
+@pytest.mark.parametrize("kind", ["dead", "loop"])
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_a_chunk_that_is_a_link_to_nothing(told, tmp_path, zarr_format, kind):
+    path = image(tmp_path / "g.zarr", zarr_format)
+    name = "0/0/0" if zarr_format == 2 else "0/c/0/0"
+    gone(path / name)
+    if kind == "loop":
+        (path / name).unlink()
+        (path / name).symlink_to("0")
+    verified = told("verify", path, code=3)
+    (found,) = damage(verified)
+    assert found["path"] == name and SENTENCE in found["what"]
+    assert [array["chunks"] for array in verified["arrays"]] == [15, 16]
+    assert SENTENCE in json.dumps(told("info", path)["arrays"][0]["damaged"])
+    copy = ["repack", path, tmp_path / "o.zarr", "--codec", "gzip"]
+    for words in [["export", path / "0", tmp_path / "o.npy"], copy, ["manifest", path, tmp_path / "m"]]:
+        assert SENTENCE in told(*words, code=3)["error"]["message"], words
+
+
+@pytest.mark.parametrize("kind", ["pipe", "file", "link", "loop"])
 @pytest.mark.parametrize("zarr_format", FORMATS)
 def test_what_stands_for_a_folder_of_chunks(told, tmp_path, zarr_format, kind):
     path = image(tmp_path / "g.zarr", zarr_format)
@@ -131,9 +150,12 @@ def test_what_stands_for_a_folder_of_chunks(told, tmp_path, zarr_format, kind):
     gone(folder)
     if kind != "link":
         folder.unlink()
-        os.mkfifo(folder) if kind == "pipe" else folder.write_text("not a chunk")
-    sentence = SENTENCE if kind == "link" else "is not a folder, and stands in the place of one with chunks"
-    verified = told("verify", path, code=5 if kind == "link" else 3)
+        loop = lambda link: link.symlink_to(link.name)
+        make = {"pipe": os.mkfifo, "file": lambda file: file.write_text("not a chunk"), "loop": loop}
+        make[kind](folder)
+    is_link = kind in ["link", "loop"]
+    sentence = SENTENCE if is_link else "is not a folder, and stands in the place of one with chunks"
+    verified = told("verify", path, code=5 if is_link else 3)
     (found,) = [found for found in verified["findings"] if found["severity"] != "note"]
     assert found["path"] == name and sentence in found["what"]
     (level,) = [array for array in told("info", path)["arrays"] if array["path"] == "0"]

@@ -90,13 +90,19 @@ impl<'a> FrameNumbers<'a> {
         8 * self.block_frames()
     }
 
+    /// The blocks that are there, but for files whose names are numbers beyond all frames that can be counted.
+    fn blocks(&self) -> impl Iterator<Item = u64> {
+        let files = self.node.files.iter().map(|(_, position)| position);
+        files.filter(|position| self.array.layout().end_of(position).is_some()).map(|position| position[0])
+    }
+
     pub(super) fn read(&self) -> Result<RecordedNumbers> {
         let (mut came, mut absent) = (Gather::default(), Gather::default());
         let mut worker = self.array.worker()?;
-        for (_, position) in &self.node.files {
+        for block in self.blocks() {
             // Blocks help to tell what is missing; without one less is known.
-            let Some(numbers) = self.block(&mut worker, position[0])? else { continue };
-            let start = position[0].saturating_mul(self.block_frames());
+            let Some(numbers) = self.block(&mut worker, block)? else { continue };
+            let start = block * self.block_frames();
             for (number, frame) in numbers.iter().zip(start..) {
                 match *number {
                     NO_FRAME => absent.add(frame),
@@ -133,13 +139,13 @@ impl<'a> FrameNumbers<'a> {
         }
         let mut worker = self.array.worker()?;
         let mut wrong = Vec::new();
-        for (_, position) in &self.node.files {
-            let before = self.block(&mut worker, position[0])?;
-            if before.is_none_or(|before| self.right(position[0], Some(&before), frames) != before) {
-                wrong.push(position[0]);
+        for block in self.blocks() {
+            let before = self.block(&mut worker, block)?;
+            if before.is_none_or(|before| self.right(block, Some(&before), frames) != before) {
+                wrong.push(block);
             }
         }
-        let there: std::collections::HashSet<u64> = self.node.files.iter().map(|(_, position)| position[0]).collect();
+        let there: std::collections::HashSet<u64> = self.blocks().collect();
         let mut absent = 0;
         let mut next = 0;
         for range in frames.present().iter() {

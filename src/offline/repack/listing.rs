@@ -8,7 +8,7 @@ use crate::fnv;
 use crate::format::zip::Content;
 use crate::fs::archives;
 use crate::fs::look::{self, DEPTH_MAX};
-use crate::fs::{Identity, LOCK_FILE, is_partial, links, system};
+use crate::fs::{Identity, LOCK_FILE, is_partial, links};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
@@ -97,9 +97,7 @@ impl FileListing {
                 self.lines.push(format!("{key}\0{len} {seconds}.{nanoseconds}\n"));
             }
             // A link that leads nowhere, or to itself, or a file that a manifest names and nobody has.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound || system::is_loop(&error) => {
-                self.lines.push(format!("{key}\0-\n"))
-            }
+            Err(error) if look::leads_nowhere(&error) => self.lines.push(format!("{key}\0-\n")),
             Err(error) => return Err(Error::io("look at", path, error)),
         }
         Ok(())

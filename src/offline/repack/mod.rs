@@ -18,6 +18,7 @@ pub(super) mod change;
 mod choice;
 mod chunks;
 pub(super) mod consolidated;
+mod copied;
 mod design;
 pub(super) mod documents;
 pub(super) mod groups;
@@ -54,6 +55,7 @@ mod writer;
 mod zarr2_arrays;
 mod zarr2_tree;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -72,10 +74,10 @@ use crate::replaceable::refuse_consolidated;
 use crate::sync::Unpoisoned;
 use change::Change;
 use consolidated::Consolidated;
+use copied::CopiedArrays;
 use groups::RepackedGroup;
 use jobs::{ArrayJob, ArrayJobs, ResultForm};
 use lanes::ShardLanes;
-use missing::GivenUp;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
@@ -108,6 +110,8 @@ pub struct Repack {
     left: Vec<PathBuf>,
     /// The folder of records that go with an image which becomes a dataset of its own.
     records: Option<PathBuf>,
+    /// Links that become what they lead to.
+    followed: HashSet<PathBuf>,
     /// Files that take the places of others, by their names below the dataset.
     files: Vec<(String, Vec<u8>)>,
     todo: Vec<(usize, Vec<u64>)>,
@@ -171,6 +175,7 @@ impl Repack {
         let selection = Selection::new(&nodes, options)?.into(out.is_some());
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
+        let arrays = CopiedArrays::among(&nodes, &root);
         let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
         let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } =
             choice::jobs(nodes, &roots, &selection, &pool)?;
@@ -181,12 +186,12 @@ impl Repack {
         };
         if done.is_none() {
             // A call in place that was killed may have left new chunks beside the old count.
-            look_for_lost(&mut jobs, options, out.is_none() && staging.exists())?;
+            missing::look_for_lost(&mut jobs, options, out.is_none() && staging.exists())?;
         }
         let todo = todo(&jobs)?;
         let pixels = todo.iter().map(|(job, position)| jobs[*job].change.pixel_bytes(position));
         let counters = ProgressCounters::of(pixels.fold(0, u64::saturating_add));
-        let repack = Self {
+        let mut repack = Self {
             root,
             out,
             staging,
@@ -196,6 +201,7 @@ impl Repack {
             groups,
             left,
             records,
+            followed: HashSet::new(),
             files,
             todo,
             counters,
@@ -203,18 +209,23 @@ impl Repack {
             notes,
             _lock: lock,
         };
-        repack.lanes()?;
-        repack.refuse_at_once()?;
+        repack.refuse_at_once(arrays)?;
         Ok(repack)
     }
 
-    /// Refuses what a run would only meet at its end.
-    fn refuse_at_once(&self) -> Result<()> {
-        match &self.out {
-            None => consolidated::refuse_broken(&self.root, &self.groups),
-            Some(out) if self.done.is_none() && is_archive_name(out) => self.rest(&self.changes()).refuse_links(),
-            Some(_) => Ok(()),
+    /// Refuses what a run would only meet at its end, or not at all. `arrays`: all of the dataset's.
+    fn refuse_at_once(&mut self, arrays: CopiedArrays) -> Result<()> {
+        self.lanes()?;
+        let Some(out) = &self.out else { return consolidated::refuse_broken(&self.root, &self.groups) };
+        if self.done.is_some() {
+            return Ok(());
         }
+        let changes = self.changes();
+        let rest = self.rest(&changes);
+        let copied = arrays.copied_by(&rest);
+        self.followed = copied.links(&rest)?;
+        self.notes.extend(copied.note());
+        if is_archive_name(out) { self.rest(&self.changes()).refuse_links() } else { Ok(()) }
     }
 
     /// What is worth knowing of the arrays that are repacked, as sentences: see [`Array::notes`]; and which arrays are
@@ -387,13 +398,12 @@ impl Repack {
 
     /// What the result has of the dataset as it is.
     fn rest<'a>(&'a self, changes: &'a [&'a Change]) -> Rest<'a> {
-        let (left, records, sync) = (&self.left[..], self.records.as_deref(), self.options.sync);
-        Rest { root: &self.root, changes, left, records, sync }
+        let (left, records, followed) = (&self.left[..], self.records.as_deref(), &self.followed);
+        Rest { root: &self.root, changes, left, records, followed, sync: self.options.sync }
     }
 
     /// Brings what is no shard into the folder: other files, and at last the documents.
     fn complete(&self, staging: &Staging) -> Result<()> {
-        let sync = self.options.sync;
         let tree = staging.tree();
         let changes = self.changes();
         let is_whole = self.out.is_some() || self.form == ResultForm::Designed;
@@ -406,8 +416,8 @@ impl Repack {
                 ResultForm::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !is_whole {
-                        Rest { root: job.change.source.path(), changes: &changes, left: &[], records: None, sync }
-                            .copy(&place)?;
+                        let (root, rest) = (job.change.source.path(), self.rest(&changes));
+                        Rest { root, left: &[], records: None, ..rest }.copy(&place)?;
                     }
                     let old = job.change.source.document();
                     let mut document = job.document.clone();
@@ -463,18 +473,6 @@ fn done_before(
         true => Ok(EarlierResult::Tidy),
         false => Err(Error::exists_for_good(out)),
     }
-}
-
-/// Refuses arrays that lost chunks, or says what is given up of them.
-fn look_for_lost(jobs: &mut [ArrayJob], options: &RepackOptions, was_begun: bool) -> Result<()> {
-    for job in jobs {
-        match options.incomplete {
-            true => job.given_up = GivenUp::of(&job.change)?,
-            false if was_begun => {}
-            false => missing::refuse(&job.change)?,
-        }
-    }
-    Ok(())
 }
 
 /// The shards of all jobs, by job and position.

@@ -1,7 +1,8 @@
 //! What is taken along as it is: the files that are no shards of arrays that change.
 
+use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::change::Change;
 use super::shard::{copy_range, same_bytes};
@@ -23,6 +24,8 @@ pub(super) struct Rest<'a> {
     pub(super) left: &'a [PathBuf],
     /// The folder of records that stand at the root of the copy.
     pub(super) records: Option<&'a Path>,
+    /// Links in the places of what arrays have, whose copies would lead to something else: see [`Rest::is_right`].
+    pub(super) followed: &'a HashSet<PathBuf>,
     pub(super) sync: bool,
 }
 
@@ -137,8 +140,29 @@ impl Rest<'_> {
             return false;
         };
         let is_inner = end.starts_with(self.root) && folder.starts_with(self.root);
+        let is_meant = self.followed.contains(link) || (links::are_followed() && !is_inner);
         // One that leads back up would never end.
-        links::are_followed() && !is_inner && !folder.starts_with(&end)
+        is_meant && !folder.starts_with(&end)
+    }
+
+    /// Whether the copy of a link leads to a copy of what the link leads to: not where that lies outside, becomes
+    /// something else or is left out, nor by a way that the copy has not.
+    pub(super) fn is_right(&self, link: &Path) -> bool {
+        let (Some(folder), Ok(leads), Ok(end)) = (link.parent(), fs::read_link(link), link.canonicalize()) else {
+            return false;
+        };
+        let is_among = |place: &Path| end.starts_with(place) || link.starts_with(place);
+        let is_copied = end.starts_with(self.root)
+            && !self.changes.iter().any(|change| end.starts_with(change.source.folder()))
+            && !self.left.iter().any(|left| end.starts_with(left))
+            && !self.records.is_some_and(is_among);
+        // Behind another link, it may be copied to another place.
+        let is_in_its_place = folder.canonicalize().is_ok_and(|real| real == folder);
+        let up = leads.components().take_while(|part| *part == Component::ParentDir).count();
+        let way: PathBuf = leads.components().skip(up).collect();
+        let depth = folder.strip_prefix(self.root).map_or(0, |below| below.components().count());
+        let is_way_within = || up <= depth && folder.ancestors().nth(up).is_some_and(|above| above.join(&way) == end);
+        is_copied && is_in_its_place && (leads.is_absolute() || is_way_within())
     }
 
     /// Whether a link to a folder leads to arrays that change, or to chunks of one: what they become stands in a folder

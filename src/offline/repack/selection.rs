@@ -165,7 +165,17 @@ fn refused(unread: &[(&str, &Error)], is_alone: bool) -> Option<Error> {
     }
     let names: Vec<_> = unread.iter().map(|(name, _)| if name.is_empty() { "/" } else { *name }).collect();
     let (it, names) = (of_number(&unread.len(), ["it", "them"]), refusal::listed(&names));
-    Some((*first).clone().with(&format!("{more}; to repack what is beside {it}, add the option `skip` {names}")))
+    // A new dataset would have the links, and not what they lead to.
+    let in_place = if unread.iter().any(|(_, error)| is_of_link(error)) { " in place" } else { "" };
+    let help = format!("to repack what is beside {it}{in_place}, add the option `skip` {names}");
+    Some((*first).clone().with(&format!("{more}; {help}")))
+}
+
+fn is_of_link(error: &Error) -> bool {
+    match error {
+        Error::Format { path, .. } | Error::Unsupported { path, .. } => path.ancestors().any(Path::is_symlink),
+        _ => false,
+    }
 }
 
 fn named(name: &str) -> String {

@@ -111,11 +111,14 @@ impl Books {
     }
 }
 
-/// The blocks of records that are there, as files or in a manifest.
+/// The blocks of records that are there, as files within the array's shape or in a manifest.
 fn blocks(node: &ArrayNode) -> Vec<Vec<u64>> {
     match node.array.manifest() {
         Some(manifest) => manifest.positions(node.array.layout()),
-        None => node.files.iter().map(|(_, position)| position.clone()).collect(),
+        None => {
+            let positions = node.files.iter().map(|(_, position)| position);
+            positions.filter(|position| node.array.layout().has_file(position)).cloned().collect()
+        }
     }
 }
 

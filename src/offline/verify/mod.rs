@@ -3,6 +3,7 @@
 mod books;
 mod check;
 mod documents;
+mod levels;
 mod shard;
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +16,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::layers::{Budget, FoundFrames, FoundLayers, groups};
-use super::levels;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::keys::FRAME_NUMBERS;
@@ -179,32 +179,6 @@ impl<'a> CheckRun<'a> {
         self.levels(&mut arrays)?;
         let (findings, [damage, unchecked, notes]) = self.check.findings.sorted();
         Ok(Verification { arrays, findings, damage, unchecked, notes })
-    }
-
-    /// The levels of images: chunks that one lacks though it is made of pixels that are there.
-    fn levels(&self, arrays: &mut [ArrayVerified]) -> Result<()> {
-        let tree = self.check.tree;
-        let find = |name: &str| tree.array(name).map(|node| &node.array);
-        for group in &tree.groups {
-            for pair in levels::pairs(&group.name, &group.attributes, find) {
-                self.check.counters.go_on()?;
-                let lacking = pair.lacking().and_then(|lacking| Ok((pair.lost(&lacking)?, lacking)));
-                let path = pair.level.path();
-                match lacking {
-                    Ok((_, lacking)) if lacking.is_empty() => {}
-                    Ok((Some(0), _)) => {}
-                    Ok((Some(lost), _)) => {
-                        self.check.damage(path, levels::damage_of(lost));
-                        arrays.iter_mut().filter(|array| array.path == pair.name).for_each(|array| array.damage += 1);
-                    }
-                    Ok((None, lacking)) => self.check.note(path, levels::note_of(lacking.len())),
-                    // It was told when the array was checked.
-                    Err(error) if look::is_about_a_file(&error) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Bytes of all files of chunks. Those that can't be looked at will say so when they are read.
@@ -387,24 +361,33 @@ impl<'a> CheckRun<'a> {
         gathering: Option<&Mutex<FoundLayers>>,
     ) -> Result<()> {
         self.check.counters.go_on()?;
+        let (layout, outside) = (node.array.layout(), "lies outside the array's shape");
+        let is_outside = !layout.has_file(position);
         let file = match node.array.open_path(path.clone()) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
+            // No reader looks for pixels there.
+            Err(error) if is_outside && look::is_about_a_file(&error) => {
+                self.check.note(path, format!("{outside}, and {}", reason(error)));
+                return Ok(());
+            }
             Err(error) => {
                 if look::is_about_a_file(&error) {
-                    let has_index = node.array.layout().has_index();
-                    if has_index { &sums.unread_shards } else { &sums.unchecked }.fetch_add(1, Relaxed);
+                    if layout.has_index() { &sums.unread_shards } else { &sums.unchecked }.fetch_add(1, Relaxed);
                 }
                 return self.check.found_in(path, error);
             }
         };
         sums.files.fetch_add(1, Relaxed);
-        let shard = ShardCheck { image, gathering, ..self.shard(&node.array, &file, position, sums) };
-        let checked = shard.check();
-        if !node.array.layout().has_file(position) {
-            self.check.note(path, "lies outside the array's shape");
+        if is_outside {
+            self.check.note(path, outside);
+            if layout.end_of(position).is_none() {
+                self.check.counters.add(file.len());
+                return Ok(());
+            }
         }
-        checked.or_else(|error| self.check.found_in(path, error))
+        let shard = ShardCheck { image, gathering, ..self.shard(&node.array, &file, position, sums) };
+        shard.check().or_else(|error| self.check.found_in(path, error))
     }
 
     /// A file of an array of which no more is known.
