@@ -23,8 +23,8 @@ const WITHIN: [(&str, &str); 14] = [
 ];
 
 /// What errors name that is no field of the configuration but an argument of a call, or nothing that a caller sets.
-const NO_FIELDS: [&str; 9] =
-    ["attribute", "handle", "images", "name", "open files", "path", "plate", "ring_mark", "samples"];
+const NO_FIELDS: [&str; 10] =
+    ["attribute", "handle", "images", "name", "open files", "path", "plate", "ring_mark", "samples", "write_bytes"];
 
 /// A field as the header spells it, which is given as the library's configuration does.
 pub(super) struct Field<'a>(pub(super) &'a str);

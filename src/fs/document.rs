@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::archives::{self, Part};
+use super::links;
 use super::system::FileExt;
-use super::{links, look};
 use crate::codec;
 use crate::error::{Error, Refusal, Result};
 use crate::format::consolidated::{ConsolidatedMetadata, GroupDocument, OF_ZARR2};
@@ -65,7 +65,7 @@ pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
         Ok(metadata) if !metadata.is_file() => return Err(Error::format(path, "is not a regular file")),
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotADirectory => return in_archive(path, bytes_max),
-        Err(error) if look::leads_nowhere(&error) => return links::refuse_dangling(path).map(|()| None),
+        Err(error) if links::leads_nowhere(&error) => return links::refuse_dangling(path).map(|()| None),
         Err(error) => return Err(Error::io("look at", path, error)),
     }
     let file = File::open(path).map_err(|error| Error::io("open", path, error))?;

@@ -4,11 +4,12 @@
 //! export. Links that stay below what was named are fine, and so is a name that is a link itself.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::system::has_no_links;
+use super::system::{has_no_links, is_loop};
 use crate::error::{Error, Refusal, Result};
 use crate::sync::Unpoisoned;
 
@@ -78,6 +79,11 @@ pub(crate) fn check_within(root: &Path, path: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::format(path, leads_out(&root, &file)))
+}
+
+/// Whether an error says that nothing is there, be it because links lead round and round.
+pub(crate) fn leads_nowhere(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || is_loop(error)
 }
 
 /// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not

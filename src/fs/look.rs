@@ -29,7 +29,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     links::check(path).map_err(|reason| Error::format(path, reason))?;
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if leads_nowhere(&error) => return links::refuse_dangling(path).map(|()| None),
+        Err(error) if links::leads_nowhere(&error) => return links::refuse_dangling(path).map(|()| None),
         Err(error) if error.kind() == ErrorKind::NotADirectory => return open_in_archive(path),
         Err(error) => return Err(Error::io("look at", path, error)),
     };
@@ -41,11 +41,6 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     let (len, disk_bytes) = (metadata.len(), system::disk_bytes(&metadata));
     Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }))
-}
-
-/// Whether an error says that nothing is there, be it because links lead round and round.
-pub(crate) fn leads_nowhere(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::NotFound || system::is_loop(error)
 }
 
 /// Whether an error is about one file or folder, of which others say nothing: what it holds, or that the system or the

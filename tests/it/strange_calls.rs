@@ -208,6 +208,7 @@ fn an_operation_that_was_stopped_goes_on_in_a_new_one() {
     let first = pyramid();
     first.run().unwrap();
     refused(first.run(), ErrorKind::Conflict, "a Pyramid of it runs once; a new one goes on");
+    drop(first);
     let manifest = WriteManifest::new(at("a.zarr"), None, &ManifestOptions::default()).unwrap();
     manifest.run().unwrap();
     refused(manifest.run(), ErrorKind::Conflict, "a WriteManifest of it runs once");

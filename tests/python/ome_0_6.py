@@ -1,15 +1,23 @@
 """OME-Zarr 0.6 as ome-zarr-models has it, in an interpreter of its own: the release that knows it wants Python 3.12.
 
-Called with a model's name and the path of a group, it prints what the group says, or the error that it found."""
+It is started once, because it takes seconds to begin. A line names a model and the path of a group; the answer is what
+the group says, or the error that was found."""
 
+import functools
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = pathlib.Path(os.environ.get("SHARDWRIGHT_OME_0_6_PYTHON", ROOT / "target/venv-ome-0.6/bin/python"))
+
+
+@functools.cache
+def validator():
+    return subprocess.Popen([str(PYTHON), __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def validated(model, path):
@@ -18,24 +26,35 @@ def validated(model, path):
 
     if not PYTHON.exists():
         pytest.skip("not run: no Python with an ome-zarr-models that knows 0.6; tools/test makes one of Python 3.12")
-    call = [str(PYTHON), __file__, model, str(path)]
-    done = subprocess.run(call, capture_output=True, text=True)
-    assert done.returncode == 0, (model, path, done.stdout, done.stderr)
-    return json.loads(done.stdout)
+    process = validator()
+    process.stdin.write(json.dumps([model, str(path)]) + "\n")
+    process.stdin.flush()
+    answer = json.loads(process.stdout.readline())
+    assert "error" not in answer, (model, path, answer["error"])
+    return answer["said"]
 
 
-def validate(model, path):
-    import warnings
-
+def said_of(model, path):
     import ome_zarr_models.v06 as v06
     import zarr
+
+    group = getattr(v06, model).from_zarr(zarr.open_group(path, mode="r", zarr_format=3))
+    return json.loads(group.ome_attributes.model_dump_json(by_alias=True))
+
+
+def serve():
+    import warnings
 
     # What is only frowned upon is an error, too.
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    group = getattr(v06, model).from_zarr(zarr.open_group(path, mode="r", zarr_format=3))
-    print(group.ome_attributes.model_dump_json(by_alias=True))
+    for line in sys.stdin:
+        try:
+            answer = {"said": said_of(*json.loads(line))}
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
-    validate(*sys.argv[1:])
+    serve()

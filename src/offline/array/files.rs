@@ -58,20 +58,22 @@ impl Array {
         Ok((found, hidden))
     }
 
-    /// Takes out of `files` those of chunks that are there twice, compressed and not: read is the one that is not, whose
-    /// name is the shorter.
+    /// Sorts `files`, and takes out those of chunks that are there twice, compressed and not: read is the one that is
+    /// not, whose name is the shorter.
     pub(crate) fn take_doubles(&self, files: &mut Vec<FileAt>) -> Vec<PathBuf> {
         let mut doubles = Vec::new();
-        if self.layout().packs_files() {
-            files.sort_by(|(path, at), (other, other_at)| (at, path).cmp(&(other_at, other)));
-            files.dedup_by(|(path, later), (_, kept)| {
-                let is_double = later == kept;
-                if is_double {
-                    doubles.push(mem::take(path));
-                }
-                is_double
-            });
+        if !self.layout().packs_files() {
+            files.sort();
+            return doubles;
         }
+        files.sort_by(|(path, at), (other, other_at)| (at, path).cmp(&(other_at, other)));
+        files.dedup_by(|(path, later), (_, kept)| {
+            let is_double = later == kept;
+            if is_double {
+                doubles.push(mem::take(path));
+            }
+            is_double
+        });
         doubles
     }
 

@@ -97,10 +97,7 @@ impl Tree {
         }
         tree.groups.sort_by(|a, b| a.name.cmp(&b.name));
         tree.arrays.sort_by(|a, b| a.name.cmp(&b.name));
-        for ArrayNode { array, files, doubles, .. } in &mut tree.arrays {
-            *doubles = array.take_doubles(files);
-            files.sort();
-        }
+        tree.arrays.iter_mut().for_each(|node| node.doubles = node.array.take_doubles(&mut node.files));
         tree.partial.sort();
         tree.unexpected.sort();
         Ok(tree)

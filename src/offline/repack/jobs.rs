@@ -12,7 +12,7 @@ use super::design::{self, Design};
 use super::groups::{self, RepackedGroup, has_ome_aside};
 use super::image_attributes::ImageAttributes;
 use super::left_out::{LeftOut, left_of_designed, left_of_others, records_of};
-use super::missing::GivenUp;
+use super::missing::{self, GivenUp};
 use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
 use super::refusal::{self, NAMES_MAX};
@@ -50,6 +50,16 @@ impl ArrayJob {
     pub(super) fn new(name: String, document: Value, in_place: bool, change: Change) -> Self {
         let (chunks, given_up) = Default::default();
         Self { name, document, in_place, change, chunks, given_up }
+    }
+
+    /// Refuses an array that lost chunks, or notes what is given up of it.
+    pub(super) fn look_for_lost(&mut self, options: &RepackOptions, was_begun: bool) -> Result<()> {
+        match options.incomplete {
+            true => self.given_up = GivenUp::of(&self.change)?,
+            false if was_begun => {}
+            false => missing::refuse(&self.change)?,
+        }
+        Ok(())
     }
 
     /// Of an array that becomes what was designed.

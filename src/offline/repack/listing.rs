@@ -97,7 +97,7 @@ impl FileListing {
                 self.lines.push(format!("{key}\0{len} {seconds}.{nanoseconds}\n"));
             }
             // A link that leads nowhere, or to itself, or a file that a manifest names and nobody has.
-            Err(error) if look::leads_nowhere(&error) => self.lines.push(format!("{key}\0-\n")),
+            Err(error) if links::leads_nowhere(&error) => self.lines.push(format!("{key}\0-\n")),
             Err(error) => return Err(Error::io("look at", path, error)),
         }
         Ok(())

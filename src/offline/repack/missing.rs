@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::change::Change;
-use super::jobs::ArrayJob;
 use super::options::RepackOptions;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
@@ -33,20 +32,8 @@ pub(super) struct GivenUp {
     end: Option<u64>,
 }
 
-/// Refuses arrays that lost chunks, or says what is given up of them.
-pub(super) fn look_for_lost(jobs: &mut [ArrayJob], options: &RepackOptions, was_begun: bool) -> Result<()> {
-    for job in jobs {
-        match options.incomplete {
-            true => job.given_up = GivenUp::of(&job.change)?,
-            false if was_begun => {}
-            false => refuse(&job.change)?,
-        }
-    }
-    Ok(())
-}
-
 /// Refuses an array that holds fewer chunks than its writer counted.
-fn refuse(change: &Change) -> Result<()> {
+pub(super) fn refuse(change: &Change) -> Result<()> {
     let source = &change.source;
     let Some(lost) = change.pool.install(|| source.lost())? else { return Ok(()) };
     let help = "bring them back, or give them up with the option `incomplete`";

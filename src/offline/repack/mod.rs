@@ -186,7 +186,8 @@ impl Repack {
         };
         if done.is_none() {
             // A call in place that was killed may have left new chunks beside the old count.
-            missing::look_for_lost(&mut jobs, options, out.is_none() && staging.exists())?;
+            let was_begun = out.is_none() && staging.exists();
+            jobs.iter_mut().try_for_each(|job| job.look_for_lost(options, was_begun))?;
         }
         let todo = todo(&jobs)?;
         let pixels = todo.iter().map(|(job, position)| jobs[*job].change.pixel_bytes(position));

@@ -28,7 +28,7 @@ use self::files::{huge_pages, open_regular};
 use self::options::{refuse_all_but_axes, refuse_option, refuse_raw_options};
 use self::why::{Why, cannot, refused};
 use crate::args::{Camera, RecordingArgs, Series};
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
 pub(crate) use files::follow_links_anywhere;
 #[cfg(test)]
 pub(crate) use recording::Counting;
@@ -117,7 +117,7 @@ fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Resu
     if head.starts_with(foreign::ZIP) {
         match open_archive(input, args, series) {
             // Of other archives, it is said below what they are.
-            Err(failure) if !matches!(failure, Failure::Usage(_)) && !is_dataset(input) => {}
+            Err(failure) if !is_about_a_dataset(&failure, input) => {}
             opened => return opened,
         }
     }
@@ -127,7 +127,8 @@ fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Resu
     let head = head.get(..4).unwrap_or(&head);
     let head: Vec<_> = head.iter().map(|byte| format!("{byte:02x}")).collect();
     Err(Failure::Usage(format!(
-        "{} is no TIFF or .npy file (its first bytes are {} in hexadecimal); a raw file needs --shape T,Y,X and --dtype",
+        "{} is no TIFF or .npy file (its first bytes are {} in hexadecimal); a raw file needs --shape T,Y,X and \
+         --dtype",
         input.display(),
         head.join(" ")
     )))
@@ -137,6 +138,12 @@ fn open_archive(input: &Path, args: &RecordingArgs, series: Option<Series>) -> R
     let source = zarr::Zarr::open(input, &args.axes)?;
     refuse_option("--series", series.is_some(), "a Zarr array")?;
     Ok(Box::new(source))
+}
+
+/// Whether opening an archive failed because of what was asked for, or of what the dataset in it is.
+fn is_about_a_dataset(failure: &Failure, input: &Path) -> bool {
+    let is_missed = matches!(failure, Failure::Known { fault: Fault::NotFound, .. });
+    matches!(failure, Failure::Usage(_)) || (is_missed && is_dataset(input))
 }
 
 /// Whether a path is that of a dataset in one file, or leads into one.
