@@ -191,3 +191,45 @@ def test_chunks_that_are_not_checked_are_told(told, tool, tmp_path):
     # What is encoded again is read, and what stays in place nobody takes for new.
     assert "files/c/0/0" in tool("repack", path, tmp_path / "z.zarr", "--codec", "gzip", code=3)
     assert NOT_CHECKED not in json.dumps(told("repack", path, "--skip", "files", "--codec", "gzip")["notes"])
+
+
+@pytest.mark.parametrize("way", ["../x.zarr/.store/{}", "../../ds/x.zarr/.store/{}", ".store/../../x.zarr/.store/{}"])
+def test_links_that_lead_out_and_in_again(told, tool, tmp_path, way):
+    path, out = group(tmp_path / "ds/x.zarr"), tmp_path / "far/y.zarr"
+    (path / ".store").mkdir(), out.parent.mkdir()
+    for name in ["files", "zarr.json"]:
+        shutil.move(path / name, path / ".store" / name)
+        (path / name).symlink_to(way.format(name))
+    told("repack", path, out, "--only", "sharded", "--codec", "gzip")
+    shutil.rmtree(path)
+    assert np.array_equal(zarr.open_group(out, mode="r")["files"][...], PIXELS)
+    tool("verify", out)
+
+
+@pytest.mark.parametrize("name, end", [("c/0/1", "c/0/0"), ("c", "c")])
+def test_what_others_lead_to_is_not_changed_in_place(told, tmp_path, name, end):
+    path = tmp_path / "x.zarr"
+    root = zarr.open_group(path, mode="w")
+    for array in "st":
+        root.create_array(array, shape=(8, 8), chunks=(2, 2), shards=(4, 4), dtype="u2")[...] = PIXELS
+    link = path / "s" / name
+    shutil.rmtree(link) if link.is_dir() else link.unlink()
+    link.symlink_to(os.path.relpath(path / "t" / end, link.parent))
+    before, pixels = files(path), root["s"][...]
+    message = told("repack", path, "--skip", "s", "--codec", "zstd", code=3)["error"]["message"]
+    assert str(link) in message and "an array that is to change" in message and files(path) == before
+    # Both together are.
+    told("repack", path, "--codec", "zstd")
+    assert np.array_equal(zarr.open_group(path, mode="r")["s"][...], pixels)
+
+
+@pytest.mark.parametrize("options", [["--codec", "gzip"], ["--order", "morton"], []])
+def test_nothing_outside_is_changed_in_place(told, tmp_path, options):
+    path, outside = tmp_path / "x.zarr", tmp_path / "outside"
+    group(path), group(path / "sub")
+    shutil.move(path / "sub", outside)
+    (path / "sub").symlink_to("../outside")
+    before = files(tmp_path)
+    message = told("repack", path, *options, "--follow-links", code=3)["error"]["message"]
+    assert "a call in place changes nothing outside of it" in message and files(tmp_path) == before
+    told("repack", path, tmp_path / "y.zarr", *options, "--follow-links")

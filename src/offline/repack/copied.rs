@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use super::change::Change;
 use super::refusal::called;
 use super::rest::Rest;
 use crate::error::{Error, Result};
@@ -11,6 +12,7 @@ use crate::format::zarr2;
 use crate::fs::links;
 use crate::fs::look::{self, DEPTH_MAX};
 use crate::offline::array::Array;
+use crate::offline::array::files::FileAt;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::words::{IS, of_number};
 
@@ -67,6 +69,23 @@ impl CopiedArrays {
         Ok(links.into_iter().filter(|link| !rest.is_right(link)).collect())
     }
 
+    /// Refuses a change in place of what links among the files of these lead to: what is not chosen is left alone.
+    pub(super) fn refuse_shared(&self, changes: &[&Change]) -> Result<()> {
+        for array in self.0.iter().filter_map(|copied| copied.array.as_ref()) {
+            // What can't be listed is no matter of a call that leaves it alone.
+            let files = array.files_and_hidden().map_or_else(|_| Vec::new(), |(files, _)| files);
+            for link in links_to_chunks(array, &files) {
+                let Ok(end) = link.canonicalize() else { continue };
+                if changes.iter().any(|change| end.starts_with(change.source.folder())) {
+                    let reason = "is a link into an array that is to change, and would lead to something else; choose \
+                                  both arrays, or put a copy in the link's place";
+                    return Err(Error::conflict(link, reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// That chunks of them are not looked at. Those of a list are few, and tell nothing of themselves.
     pub(super) fn note(&self) -> Option<String> {
         let has_planes = |copied: &&CopiedArray| copied.array.as_ref().is_some_and(|array| array.shape().len() > 1);
@@ -87,21 +106,29 @@ impl CopiedArrays {
 fn among_chunks(array: &Array, links: &mut Vec<PathBuf>) -> Result<()> {
     let documents = [array.document().to_path_buf(), array.path().join(zarr2::ATTRIBUTES)];
     links.extend(documents.into_iter().filter(|document| document.is_symlink()));
-    let mut folders = HashSet::new();
-    for (file, _) in array.files()? {
+    let files = array.files()?;
+    for (file, _) in &files {
+        if file.is_symlink() || !look::is_file(file) {
+            look::open(file)?;
+        }
+    }
+    links.extend(links_to_chunks(array, &files));
+    Ok(())
+}
+
+/// The files of an array that are links, and the folders above them.
+fn links_to_chunks(array: &Array, files: &[FileAt]) -> Vec<PathBuf> {
+    let (mut links, mut folders) = (Vec::new(), HashSet::new());
+    for (file, _) in files {
         for folder in file.ancestors().skip(1).take_while(|folder| *folder != array.folder()) {
             if !folders.insert(folder.to_path_buf()) {
                 break;
             }
             links.extend(folder.is_symlink().then(|| folder.to_path_buf()));
         }
-        let is_link = file.is_symlink();
-        if is_link || !look::is_file(&file) {
-            look::open(&file)?;
-        }
-        links.extend(is_link.then_some(file));
+        links.extend(file.is_symlink().then(|| file.clone()));
     }
-    Ok(())
+    links
 }
 
 /// The same of an array of which nobody knows which files have chunks: all that is there.

@@ -217,13 +217,17 @@ impl Repack {
     /// Refuses what a run would only meet at its end, or not at all. `arrays`: all of the dataset's.
     fn refuse_at_once(&mut self, arrays: CopiedArrays) -> Result<()> {
         self.lanes()?;
-        let Some(out) = &self.out else { return consolidated::refuse_broken(&self.root, &self.groups) };
         if self.done.is_some() {
             return Ok(());
         }
         let changes = self.changes();
         let rest = self.rest(&changes);
         let copied = arrays.copied_by(&rest);
+        let Some(out) = &self.out else {
+            self.jobs.iter().try_for_each(|job| places::refuse_outside(&self.root, &job.change, job.in_place))?;
+            copied.refuse_shared(&changes)?;
+            return consolidated::refuse_broken(&self.root, &self.groups);
+        };
         self.followed = copied.links(&rest)?;
         self.notes.extend(copied.note());
         if is_archive_name(out) { self.rest(&self.changes()).refuse_links() } else { Ok(()) }

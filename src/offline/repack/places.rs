@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::change::Change;
 use crate::archive_file::{check_dialect, is_archive_name};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
@@ -54,6 +55,22 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
                 true => refuse_file(out),
                 false => Error::io("create", parent, error),
             })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to change in place what a link out of the dataset leads to. `in_place`: file by file.
+pub(super) fn refuse_outside(root: &Path, change: &Change, in_place: bool) -> Result<()> {
+    let (array, folder) = (change.source.path(), change.source.folder());
+    let Some(place) = (if in_place { Some(folder) } else { array.parent().filter(|_| array != root) }) else {
+        return Ok(());
+    };
+    match place.canonicalize() {
+        Ok(real) if !real.starts_with(root) => {
+            let reason = "lies behind a link out of the dataset, and a call in place changes nothing outside of it: \
+                          repack that by its own path, or write to a new dataset";
+            Err(Error::conflict(array, reason))
         }
         _ => Ok(()),
     }

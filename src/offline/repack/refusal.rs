@@ -47,9 +47,14 @@ pub(super) fn of_neighbours(names: &[String], only: &str, options: &RepackOption
     Error::config("dialect", options.to(), reason)
 }
 
+/// A name among others with commas between them.
+fn escaped(name: &str) -> String {
+    name.replace('\\', r"\\").replace(',', r"\,")
+}
+
 /// Names of arrays as the value of an option.
 pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
-    let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| name.as_ref().replace(',', "\\,")).collect();
+    let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| escaped(name.as_ref())).collect();
     let of_all = if names.len() > NAMES_MAX { ",… with the others' names" } else { "" };
     shell_word(Path::new(&listed.join(","))) + of_all
 }

@@ -179,13 +179,26 @@ impl Rest<'_> {
         })
     }
 
-    /// Where the copy of a link leads: into the copy, if the link leads into the dataset by its whole path.
+    /// Where the copy of a link leads: into the copy, if the link leads into the dataset by a way from outside of it.
     fn lead(&self, link: &Path, depth: usize) -> std::io::Result<PathBuf> {
         let leads = fs::read_link(link)?;
-        let within = leads.is_absolute().then(|| leads.canonicalize().ok()).flatten();
+        let within = leaves(&leads, depth).then(|| link.canonicalize().ok()).flatten();
         let within = within.and_then(|end| Some(end.strip_prefix(self.root).ok()?.to_path_buf()));
         Ok(within.map_or(leads, |below| PathBuf::from("../".repeat(depth)).join(below)))
     }
+}
+
+/// Whether a way goes through what is above the folder that it starts so far below.
+fn leaves(way: &Path, below: usize) -> bool {
+    let mut depth = Some(below);
+    for part in way.components() {
+        depth = match part {
+            Component::ParentDir => depth.and_then(|depth| depth.checked_sub(1)),
+            Component::Normal(_) => depth.map(|depth| depth + 1),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => depth,
+        };
+    }
+    way.is_absolute() || depth.is_none()
 }
 
 /// What becomes of a file or folder.

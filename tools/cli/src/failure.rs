@@ -408,6 +408,7 @@ mod tests {
         "samples",
         "store",
         "volume",
+        "write_bytes",
     ];
 
     fn sources_below(folder: &Path) -> Vec<String> {

@@ -375,6 +375,7 @@ mod tests {
         let of = |text: &str| Names::all(&[text.parse().unwrap()]);
         assert_eq!(of(r"a\,b,c\d,\,"), names(&["a,b", r"c\d", ","]));
         assert_eq!(of("a,"), names(&["a", ""]));
+        assert_eq!(of(r"a\\,b\\\,c"), names(&["a\\", r"b\,c"]));
     }
 
     fn names(names: &[&str]) -> Vec<String> {

@@ -58,7 +58,7 @@ pub(crate) struct RepackArgs {
     #[arg(conflicts_with_all = ["shard", "index", "index_checksum", "no_index_checksum"])]
     pub(crate) unsharded: bool,
     /// Repack only these arrays, or all in these groups, by their paths within the dataset, a comma in one written as
-    /// \,; others are as with --skip
+    /// \, and a backslash as \\; others are as with --skip
     #[arg(long, value_name = "NAME,NAME", value_parser = Names::from_str, help_heading = "Arrays")]
     pub(crate) only: Vec<Names>,
     /// Don't repack these arrays, or those in these groups: in place they are left alone; a new dataset has them as

@@ -21,7 +21,7 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// Names with commas between them. A comma in a name stands behind a backslash.
+/// Names with commas between them. A comma in a name, or a backslash, stands behind a backslash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names(Vec<String>);
 
@@ -37,20 +37,14 @@ impl FromStr for Names {
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let mut names = vec![String::new()];
-        let mut rest = text;
-        while let Some(at) = rest.find(',') {
-            let (name, behind) = (&rest[..at], &rest[at + 1..]);
-            let last = names.last_mut().expect("there is one from the beginning");
-            match name.strip_suffix('\\') {
-                Some(name) => last.extend([name, ","]),
-                None => {
-                    last.push_str(name);
-                    names.push(String::new());
-                }
+        let mut rest = text.chars().peekable();
+        while let Some(letter) = rest.next() {
+            let escaped = if letter == '\\' { rest.next_if(|next| matches!(next, ',' | '\\')) } else { None };
+            match (letter, escaped) {
+                (',', _) => names.push(String::new()),
+                (letter, escaped) => names.last_mut().expect("there is one").push(escaped.unwrap_or(letter)),
             }
-            rest = behind;
         }
-        names.last_mut().expect("there is one from the beginning").push_str(rest);
         Ok(Self(names))
     }
 }
