@@ -375,7 +375,7 @@ mod tests {
     }
 
     /// Fields that only programs set.
-    const WITHOUT_OPTION: [&str; 32] = [
+    const WITHOUT_OPTION: [&str; 33] = [
         "acquisition_order",
         "attribute",
         "channels",
