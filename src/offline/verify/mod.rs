@@ -417,9 +417,7 @@ impl<'a> CheckRun<'a> {
                 }
                 Err(error) => return self.check.found_in(array.path(), error),
             };
-            if !files.lock().unpoisoned().contains(file.path()) {
-                files.lock().unpoisoned().insert(file.path().to_path_buf());
-            }
+            files.lock().unpoisoned().insert(file.path().to_path_buf());
             self.shard(array, &file, position, sums).check().or_else(|error| self.check.found_in(array.path(), error))
         };
         array.file_positions()?.par_iter().try_for_each(one)?;
