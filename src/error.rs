@@ -47,7 +47,7 @@ pub enum Error {
         reason: String,
     },
     /// The operating system refused something.
-    #[error("can't {action} {}: {}", Named(path), of_system(source))]
+    #[error("can't {action} {}: {}", shown(path), of_system(source))]
     Io {
         /// What was being done, as a verb: "create", "sync", …
         action: &'static str,
@@ -60,9 +60,9 @@ pub enum Error {
     #[error(
         "the ring is full{}: of {frames} frame buffers, {on_loan} are on loan to the caller, {waiting} hold frames \
          that wait, {in_work} hold frames that are being written{}{}",
-        WaitedFor(*waited),
-        WithOthers(*others),
-        FreeSince(frames.saturating_sub(on_loan + waiting + in_work + others))
+        waited_for(*waited),
+        of_others(*others),
+        free_since(frames.saturating_sub(on_loan + waiting + in_work + others))
     )]
     RingFull {
         /// The number of buffers in the ring, or of those that an image can have of a ring that others use as well:
@@ -91,7 +91,7 @@ pub enum Error {
         expected: usize,
     },
     /// A distance of rows that can't be that of the pixels.
-    #[error("row_stride = {got}: {}", WrongStride { got: *got, rows: *rows, row_bytes: *row_bytes, bytes: *bytes })]
+    #[error("row_stride = {got}: {}", wrong_stride(*got, *rows, *row_bytes, *bytes))]
     RowStride {
         /// The distance of rows that was given, in bytes.
         got: usize,
@@ -166,7 +166,7 @@ pub enum Error {
         reason: String,
     },
     /// A file or document that does not hold what it should.
-    #[error("{}: {reason}", Named(path))]
+    #[error("{}: {reason}", shown(path))]
     Format {
         /// The file.
         path: PathBuf,
@@ -174,7 +174,7 @@ pub enum Error {
         reason: String,
     },
     /// A file or document that may be right, but holds what this library does not read.
-    #[error("{}: {reason}", Named(path))]
+    #[error("{}: {reason}", shown(path))]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -182,7 +182,7 @@ pub enum Error {
         reason: String,
     },
     /// A path at which there is no dataset, or none of what was asked for.
-    #[error("{}: {reason}", Named(path))]
+    #[error("{}: {reason}", shown(path))]
     NotFound {
         /// The path.
         path: PathBuf,
@@ -191,7 +191,7 @@ pub enum Error {
     },
     /// A dataset whose writer was stopped before it finished, and which nobody has recovered. One whose writer is still
     /// at work is [`Locked`](Self::Locked).
-    #[error("{}: {reason}", Named(path))]
+    #[error("{}: {reason}", shown(path))]
     Unfinished {
         /// The dataset.
         path: PathBuf,
@@ -199,7 +199,7 @@ pub enum Error {
         reason: String,
     },
     /// Something that is not damaged is in the way: of an output, or because it changed during the call.
-    #[error("{}: {reason}", Named(path))]
+    #[error("{}: {reason}", shown(path))]
     Conflict {
         /// What is in the way.
         path: PathBuf,
@@ -263,67 +263,33 @@ pub enum RefusedNumber {
     NotFirst,
 }
 
-/// An error of the system, with what there is to do about it.
-#[derive(Debug, thiserror::Error)]
-#[error("{}{more}", of_system(source))]
-struct WithMore {
-    r#source: Arc<std::io::Error>,
-    more: String,
-}
-
-struct WrongStride {
-    got: usize,
-    rows: usize,
-    row_bytes: usize,
-    bytes: usize,
-}
-
-impl fmt::Display for WrongStride {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { got, rows, row_bytes, bytes } = *self;
-        if got < row_bytes {
-            return write!(f, "a row has {row_bytes} bytes, and no less can lie from one row to the next");
-        }
-        let needed = (rows - 1).checked_mul(got).and_then(|last| last.checked_add(row_bytes));
-        let needed = needed.map_or("more bytes than memory holds".to_owned(), |needed| format!("{needed} bytes"));
-        write!(f, "{rows} rows of {row_bytes} bytes take {needed} then, and {bytes} are given")
+fn wrong_stride(got: usize, rows: usize, row_bytes: usize, bytes: usize) -> String {
+    if got < row_bytes {
+        return format!("a row has {row_bytes} bytes, and no less can lie from one row to the next");
     }
+    let needed = (rows - 1).checked_mul(got).and_then(|last| last.checked_add(row_bytes));
+    let needed = needed.map_or("more bytes than memory holds".to_owned(), |needed| format!("{needed} bytes"));
+    format!("{rows} rows of {row_bytes} bytes take {needed} then, and {bytes} are given")
 }
 
 /// A path of which something is left to be seen.
-struct Named<'a>(&'a Path);
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.as_os_str().is_empty() { f.write_str("\"\"") } else { self.0.display().fmt(f) }
-    }
+fn shown(path: &Path) -> String {
+    if path.as_os_str().is_empty() { "\"\"".to_owned() } else { path.display().to_string() }
 }
 
-struct WaitedFor(Duration);
-
-impl fmt::Display for WaitedFor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < Duration::from_millis(1) { Ok(()) } else { write!(f, " after {:.3} s", self.0.as_secs_f64()) }
-    }
+fn waited_for(time: Duration) -> String {
+    if time < Duration::from_millis(1) { String::new() } else { format!(" after {:.3} s", time.as_secs_f64()) }
 }
 
-struct WithOthers(usize);
-
-impl fmt::Display for WithOthers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 { Ok(()) } else { write!(f, ", {} are other images'", self.0) }
-    }
+fn of_others(buffers: usize) -> String {
+    if buffers == 0 { String::new() } else { format!(", {buffers} are other images'") }
 }
 
-struct FreeSince(usize);
-
-impl fmt::Display for FreeSince {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => Ok(()),
-            1 => f.write_str("; 1 has become free since"),
-            free => write!(f, "; {free} have become free since"),
-        }
+fn free_since(buffers: usize) -> String {
+    match buffers {
+        0 => String::new(),
+        1 => "; 1 has become free since".to_owned(),
+        free => format!("; {free} have become free since"),
     }
 }
 
@@ -430,8 +396,7 @@ impl Error {
             Self::Format { path, reason } => Self::Format { path, reason: reason + more },
             Self::Unsupported { path, reason } => Self::Unsupported { path, reason: reason + more },
             Self::Io { action, path, source } => {
-                let kind = source.kind();
-                Self::io(action, path, std::io::Error::new(kind, WithMore { source, more: more.to_owned() }))
+                Self::io(action, path, io::Error::new(source.kind(), of_system(&source) + more))
             }
             other => other,
         }
