@@ -25,7 +25,6 @@ const DIGITS_BELOW: f64 = 1e20;
 
 impl FillValue {
     /// The number of an element, lowest byte first.
-    #[cfg(any(feature = "offline", feature = "capi"))]
     pub(crate) fn of_element(dtype: Dtype, element: &[u8]) -> Self {
         let mut bytes = [0; 8];
         bytes[..dtype.size()].copy_from_slice(element);

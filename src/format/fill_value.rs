@@ -1,9 +1,10 @@
 //! Fill values: from a document to the bytes of one element, and from there to rows.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::base64;
 use super::half;
+use crate::config::FillValue;
 use crate::dtype::{Dtype, ElementType};
 use crate::json;
 
@@ -14,13 +15,10 @@ use crate::json;
 /// bytes in Base64.
 pub(crate) fn element(element: ElementType, value: &Value) -> Result<Vec<u8>, String> {
     let bytes = match element {
-        ElementType::Number(Dtype::F32) => float(value, 4),
-        ElementType::Number(Dtype::F64) => float(value, 8),
+        ElementType::Number(Dtype::F32 | Dtype::F64) | ElementType::F16 => float(value, element.size()),
         ElementType::Number(dtype) => integer(dtype, value),
         ElementType::Bool => truth(value),
-        ElementType::F16 => float(value, 2),
-        ElementType::C64 => complex(value, 4),
-        ElementType::C128 => complex(value, 8),
+        ElementType::C64 | ElementType::C128 => complex(value, element.number_bytes()),
         ElementType::Raw(length) => raw(value, length.into()),
     };
     bytes.ok_or_else(|| format!("fill_value {} is no {}", json::render_line(value), element.zarr_name()))
@@ -112,39 +110,31 @@ fn raw(value: &Value, length: usize) -> Option<Vec<u8>> {
 
 /// The value of an element as a document of Zarr v3 has it. Of a NaN only that it is one.
 pub(crate) fn to_json(element: ElementType, bytes: &[u8]) -> Value {
-    let dtype = match element {
-        ElementType::Number(dtype) => dtype,
-        ElementType::Bool => return Value::from(bytes != [0]),
-        ElementType::F16 => return of_float(half::to_f64(u16::from_le_bytes(exactly(bytes)))),
-        ElementType::C64 => return pair(bytes, Dtype::F32),
-        ElementType::C128 => return pair(bytes, Dtype::F64),
-        ElementType::Raw(_) => return Value::from(bytes.to_vec()),
-    };
-    let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    let bits = u64::from_le_bytes(wide);
-    let signed = |bytes: usize| (bits << (64 - 8 * bytes)).cast_signed() >> (64 - 8 * bytes);
-    match dtype {
-        Dtype::F32 => of_float(f64::from(f32::from_bits(bits as u32))),
-        Dtype::F64 => of_float(f64::from_bits(bits)),
-        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => Value::from(signed(dtype.size())),
-        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => Value::from(bits),
+    match element {
+        ElementType::Number(dtype) => json!(FillValue::of_element(dtype, bytes)),
+        ElementType::Bool => json!(bytes != [0]),
+        ElementType::F16 => json!(FillValue::Float(half::to_f64(u16::from_le_bytes([bytes[0], bytes[1]])))),
+        ElementType::C64 => pair(bytes, Dtype::F32, to_json),
+        ElementType::C128 => pair(bytes, Dtype::F64, to_json),
+        ElementType::Raw(_) => json!(bytes),
     }
 }
 
 /// The same in an array of Zarr v3, which has words for the bits of any NaN.
-pub(crate) fn to_json_v3(element_type: ElementType, bytes: &[u8]) -> Value {
-    let value = to_json(element_type, bytes);
-    let part = match element_type {
-        ElementType::C64 => ElementType::from(Dtype::F32),
-        ElementType::C128 => Dtype::F64.into(),
-        _ if is_as_told(element_type, bytes) => return value,
+pub(crate) fn to_json_v3(element: ElementType, bytes: &[u8]) -> Value {
+    match element {
+        ElementType::C64 => pair(bytes, Dtype::F32, to_json_v3),
+        ElementType::C128 => pair(bytes, Dtype::F64, to_json_v3),
+        _ if is_as_told(element, bytes) => to_json(element, bytes),
         _ => {
             let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
-            return Value::from(format!("0x{digits}"));
+            json!(format!("0x{digits}"))
         }
-    };
-    bytes.chunks(part.size()).map(|bytes| to_json_v3(part, bytes)).collect()
+    }
+}
+
+fn pair(bytes: &[u8], part: Dtype, to_json: fn(ElementType, &[u8]) -> Value) -> Value {
+    bytes.chunks(part.size()).map(|bytes| to_json(part.into(), bytes)).collect()
 }
 
 /// What readers take an element for by what [`to_json`] tells of it: of a NaN, that is no bits.
@@ -191,22 +181,6 @@ pub(crate) fn to_json_v2(element: ElementType, bytes: &[u8]) -> Value {
     }
 }
 
-fn of_float(number: f64) -> Value {
-    match number {
-        _ if number.is_nan() => Value::from("NaN"),
-        _ if number.is_infinite() => Value::from(if number > 0.0 { "Infinity" } else { "-Infinity" }),
-        _ => Value::from(number),
-    }
-}
-
-fn pair(bytes: &[u8], part: Dtype) -> Value {
-    bytes.chunks(part.size()).map(|bytes| to_json(part.into(), bytes)).collect()
-}
-
-fn exactly<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.try_into().expect("an element has as many bytes as its type")
-}
-
 /// Fills `row` with an element.
 pub(crate) fn row(row: &mut [u8], element: &[u8]) {
     if element.iter().all(|&byte| byte == element[0]) {
@@ -218,8 +192,6 @@ pub(crate) fn row(row: &mut [u8], element: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     use ElementType::{Bool, C64, C128, F16, Raw};
