@@ -311,6 +311,21 @@ elements! {
     u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32, f64 => F64
 }
 
+/// Makes Rust's numbers values of a type, each as the variant for its kind.
+macro_rules! of_numbers {
+    ($type:ident, { $($variant:ident: $($number:ty)+);+ }) => {
+        $($(
+            impl From<$number> for $type {
+                fn from(number: $number) -> Self {
+                    Self::$variant(number.into())
+                }
+            }
+        )+)+
+    };
+}
+
+pub(crate) use of_numbers;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::dtype::Dtype;
+use crate::dtype::{Dtype, of_numbers};
 use crate::error::{Error, Result};
 use crate::format::fill_value;
 use crate::pixels::Roi;
@@ -79,19 +79,7 @@ pub enum FieldValue {
     Float(f64),
 }
 
-macro_rules! field_values {
-    ($($number:ty => $kind:ident),*) => {
-        $(impl From<$number> for FieldValue {
-            fn from(value: $number) -> Self {
-                Self::$kind(value.into())
-            }
-        })*
-    };
-}
-
-field_values!(i8 => Int, i16 => Int, i32 => Int, i64 => Int);
-field_values!(u8 => Uint, u16 => Uint, u32 => Uint, u64 => Uint);
-field_values!(f32 => Float, f64 => Float);
+of_numbers!(FieldValue, { Int: i8 i16 i32 i64; Uint: u8 u16 u32 u64; Float: f32 f64 });
 
 impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

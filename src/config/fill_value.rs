@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::dtype::Dtype;
+use crate::dtype::{Dtype, of_numbers};
 use crate::words::quoted;
 
 /// A number that pixels can have, which is made of any of Rust's: `fill_value: u64::MAX.into()`.
@@ -45,22 +45,7 @@ impl Default for FillValue {
     }
 }
 
-macro_rules! of_numbers {
-    ($($variant:ident: $($number:ty)+;)+) => {
-        $($(
-            impl From<$number> for FillValue {
-                fn from(number: $number) -> Self {
-                    Self::$variant(number.into())
-                }
-            }
-        )+)+
-    };
-}
-
-of_numbers! {
-    Integer: u8 i8 u16 i16 u32 i32 u64 i64;
-    Float: f32 f64;
-}
+of_numbers!(FillValue, { Integer: u8 i8 u16 i16 u32 i32 u64 i64; Float: f32 f64 });
 
 impl fmt::Display for FillValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
