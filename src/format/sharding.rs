@@ -2,6 +2,7 @@
 //!
 //! Source: sharding codec 1.0, "Configuration parameters".
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::document::{named, sizes};
@@ -66,20 +67,14 @@ pub(super) fn document(chunk_shape: &[u64], codecs: &[Value], index: TableLayout
             "chunk_shape": chunk_shape,
             "codecs": codecs,
             "index_codecs": index_codecs,
-            "index_location": match index.location() {
-                IndexLocation::Start => "start",
-                IndexLocation::End => "end",
-            },
+            "index_location": index.location(),
         },
     })
 }
 
 fn index_location(configuration: &Map<String, Value>) -> Result<IndexLocation, Refusal> {
-    match configuration.get("index_location").map(Value::as_str) {
-        None | Some(Some("end")) => Ok(IndexLocation::End),
-        Some(Some("start")) => Ok(IndexLocation::Start),
-        Some(_) => Err("index_location is neither \"start\" nor \"end\"".into()),
-    }
+    let said = configuration.get("index_location").map(IndexLocation::deserialize);
+    said.unwrap_or(Ok(IndexLocation::End)).map_err(|_| "index_location is neither \"start\" nor \"end\"".into())
 }
 
 /// Whether the index ends with a checksum, and whether its numbers have their highest byte first. Its size must be

@@ -280,10 +280,7 @@ pub(super) fn info(image: &ImageDescription) -> Value {
     if let Some(Shards { spec, .. }) = volume.shards() {
         document["scales"][0]["sharding"] = json!({
             "@type": SHARDED,
-            "hash": match spec.hash {
-                VolumeHash::Identity => "identity",
-                VolumeHash::Murmurhash3X86_128 => "murmurhash3_x86_128",
-            },
+            "hash": spec.hash,
             "preshift_bits": spec.preshift_bits,
             "minishard_bits": spec.minishard_bits,
             "shard_bits": spec.shard_bits,
