@@ -61,14 +61,11 @@ impl KeyEncoding {
     /// The path of a file below its array.
     pub(crate) fn key(self, position: &[u64]) -> String {
         let numbers: Vec<_> = position.iter().map(u64::to_string).collect();
-        let numbers = numbers.join(&self.separator.to_string());
         match (self.prefix, position.is_empty()) {
             (Prefix::Part, true) => "c".to_owned(),
-            (Prefix::Part, false) => format!("c{}{numbers}", self.separator),
             (Prefix::Letter, true) => "c0".to_owned(),
-            (Prefix::Letter, false) => format!("c{numbers}"),
             (Prefix::Nothing, true) => "0".to_owned(),
-            (Prefix::Nothing, false) => numbers,
+            (_, false) => self.lead().to_owned() + &numbers.join(&self.separator.to_string()),
         }
     }
 
@@ -77,11 +74,7 @@ impl KeyEncoding {
         let position: Vec<u64> = if dimensions == 0 {
             Vec::new()
         } else {
-            let numbers = match self.prefix {
-                Prefix::Nothing => key,
-                Prefix::Letter => key.strip_prefix('c')?,
-                Prefix::Part => key.strip_prefix('c')?.strip_prefix(self.separator)?,
-            };
+            let numbers = key.strip_prefix(self.lead())?;
             numbers.split(self.separator).map(|number| number.parse().ok()).collect::<Option<_>>()?
         };
         // Only the one spelling counts: `+1` and `01` parse as well.
