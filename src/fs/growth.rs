@@ -19,13 +19,13 @@ pub(crate) fn grow(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<(
     let end = at + bytes.len() as u64;
     system::check_file_limit(end)?;
     // A write that runs out of room half-way would leave half a table at the end of the file.
-    system::reserve_behind(file, len, end - len)?;
+    system::reserve_range(file, len, end - len)?;
     extend(file, len, at, bytes)
 }
 
 /// The same, where `bytes` have their room already.
 pub(crate) fn extend(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<()> {
-    let written = match system::extend_at_once(file, at, bytes) {
+    let written = match system::write_in_order(file, None, at, bytes) {
         Ok(None) => lease::unseen(file, || file.write_at(bytes, at)),
         Ok(Some(written)) => Ok(written),
         Err(error) => Err(error),

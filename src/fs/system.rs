@@ -149,12 +149,6 @@ pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes room on the disk for `more` bytes behind the `len` that a file has, which stays as long as it is. Without a
-/// call for it, it takes none.
-pub(crate) fn reserve_behind(file: &File, len: u64, more: u64) -> io::Result<()> {
-    reserve_range(file, len, more).map(drop)
-}
-
 /// Takes room on the disk for a range, within a file or behind its end, which stays where it is; false where there is
 /// no call for it.
 pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<bool> {
@@ -217,14 +211,9 @@ pub(crate) fn open_direct(path: &Path) -> Option<File> {
     OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path).ok()
 }
 
-/// One write past the page cache beyond a file's end, which moves the end once; `None` where there is no such thing, or
-/// where the device wants more than pages.
-pub(crate) fn extend_at_once(file: &File, at: u64, bytes: &[u8]) -> io::Result<Option<usize>> {
-    write_in_order(file, None, at, bytes)
-}
-
 /// One write past the page cache, which is on the device before anything is that the file system notes from now on, as
-/// a new name; `None` as of [`extend_at_once`]. `direct`: a descriptor for that, where there is one already.
+/// a new name. Beyond the file's end, it moves the end once. `None` where there is no such thing, or where the device
+/// wants more than pages. `direct`: a descriptor for that, where there is one already.
 pub(crate) fn write_in_order(file: &File, direct: Option<&File>, at: u64, bytes: &[u8]) -> io::Result<Option<usize>> {
     let pages = at.is_multiple_of(PAGE) && (bytes.len() as u64).is_multiple_of(PAGE);
     if !pages || !FileSystem::of(file)?.extends_at_once() {

@@ -265,7 +265,7 @@ impl Archive {
     }
 
     fn reserve_up_to(&self, at: u64, end: u64) -> io::Result<()> {
-        if at < end { system::reserve_behind(&self.file, at, end - at) } else { Ok(()) }
+        if at < end { system::reserve_range(&self.file, at, end - at).map(drop) } else { Ok(()) }
     }
 
     /// Lets the file, which ends at `end`, end with `block`, which begins at `at`.
