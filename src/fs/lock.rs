@@ -154,8 +154,9 @@ impl Lock {
                     held = Self::look(&folder);
                 } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     folders.push(entry.path());
-                    if name.to_str().is_some_and(is_work) {
-                        held = Self::look_at_folder(&entry.path());
+                    // A tool works in a folder that it has locked itself; nobody works in what can't be opened.
+                    if name.to_str().is_some_and(is_work) && let Ok(file) = open_folder(&entry.path()) {
+                        held = hold(&file, false, &entry.path());
                     }
                 }
                 // What else is wrong with a lock file there keeps nobody at work.
@@ -163,12 +164,6 @@ impl Lock {
             }
         }
         Ok(())
-    }
-
-    /// Looks whether a tool works in a folder that it has [locked](Self::on_folder).
-    fn look_at_folder(folder: &Path) -> Result<()> {
-        // Nobody works in what has gone, or can't be opened.
-        open_folder(folder).map_or(Ok(()), |file| hold(&file, false, folder))
     }
 
     /// Locks the folder itself: it is worked in, and has no lock file.
