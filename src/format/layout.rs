@@ -157,9 +157,10 @@ impl Layout {
         Some(self.volume()?.shards()?.spec.head_bytes())
     }
 
-    /// Whether files that are a chunk each may be compressed once more.
+    /// Whether files are a chunk each, and may be compressed once more: see
+    /// [`PACKINGS`](super::precomputed::volume::PACKINGS).
     pub(crate) fn packs_files(&self) -> bool {
-        self.volume().is_some_and(Volume::packs_files)
+        self.volume().is_some_and(|volume| volume.shards.is_none())
     }
 
     /// Whether the format wants to know how far apart pixels are, and the document does not say it.
@@ -188,7 +189,9 @@ impl Layout {
         match (self.volume(), other.volume()) {
             (None, None) => self.chunk_shape == other.chunk_shape,
             // The last chunks of a volume are cut off, and those of an array of Zarr are not.
-            (Some(this), Some(other)) => this.stores_as(other),
+            (Some(this), Some(other)) => {
+                (this.size, this.chunk, &this.roles) == (other.size, other.chunk, &other.roles)
+            }
             _ => false,
         }
     }
@@ -276,11 +279,7 @@ impl Layout {
     /// Whether the file at a position of the grid has a part in the array's shape.
     pub(crate) fn has_file(&self, file: &[u64]) -> bool {
         // Shards that are no boxes may hold chunks from anywhere.
-        if file.len() != self.shape.len() {
-            return true;
-        }
-        let grid = self.shape.iter().zip(&self.file_shape);
-        file.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file))
+        file.len() != self.shape.len() || file.iter().zip(self.file_grid()).all(|(at, count)| *at < count)
     }
 
     /// Where the elements of the file at a position of the grid end; `None` if that is beyond all that can be counted.
@@ -340,9 +339,7 @@ impl Layout {
 
     /// Whether files of the array, inside its shape, lie in the folder with this path below the array's.
     pub(crate) fn has_files_in(&self, folder: &str) -> bool {
-        let grid = self.shape.iter().zip(&self.file_shape);
-        let is_inside =
-            |start: Vec<u64>| start.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file));
+        let is_inside = |start: Vec<u64>| start.iter().zip(self.file_grid()).all(|(at, count)| *at < count);
         self.start_of_keys(&format!("{folder}/")).is_some_and(is_inside)
     }
 

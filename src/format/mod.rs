@@ -143,7 +143,7 @@ pub(crate) fn node_paths(layout: &Layout) -> NodePaths {
         (Dialect::Zarr2Sharded, _) => ("", "", ".zarray"),
         (Dialect::Zarr2, _) => ("0", "0", "0/.zarray"),
         (Dialect::Precomputed, volume) => {
-            let key = volume.map_or("", |volume| volume.key());
+            let key = volume.map_or("", |volume| &volume.key);
             (key, key, precomputed::DOCUMENT)
         }
     };

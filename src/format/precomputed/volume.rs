@@ -27,7 +27,7 @@ pub(crate) struct Volume {
     /// Which dimension of a raw chunk each of the array's is.
     pub(crate) roles: Vec<usize>,
     pub(crate) shards: Option<Shards>,
-    /// The scale's folder.
+    /// The scale's folder below the volume's.
     pub(crate) key: String,
     /// Voxels of the volume in x, y, z.
     pub(crate) size: [u64; 3],
@@ -90,20 +90,9 @@ impl Volume {
         self.shards.as_ref()
     }
 
-    /// Whether the chunks of another volume with chunks of this shape are stored as this one's are: cut off at the same
-    /// places, the dimensions in the same order.
-    pub(crate) fn stores_as(&self, other: &Self) -> bool {
-        (self.size, self.chunk, &self.roles) == (other.size, other.chunk, &other.roles)
-    }
-
     /// Whether the chunks of a file are a box of the grid.
     pub(crate) fn has_boxes(&self) -> bool {
         self.shards.as_ref().is_none_or(|shards| shards.in_box.is_some())
-    }
-
-    /// The scale's folder below the volume's.
-    pub(crate) fn key(&self) -> &str {
-        &self.key
     }
 
     /// Chunks in x, y, z.
@@ -191,11 +180,6 @@ impl Volume {
             }
             None => file.first().copied(),
         }
-    }
-
-    /// Whether chunks may be compressed once more, each file for itself: see [`PACKINGS`].
-    pub(crate) fn packs_files(&self) -> bool {
-        self.shards.is_none()
     }
 
     /// The name of a file below the scale's folder.

@@ -144,6 +144,6 @@ pub(super) fn volume_of(array: &Array, attributes: &Map<String, Value>, options:
         volume.voxel_offset = old.voxel_offset;
     }
     volume.resolution = volume.resolution.or(old.resolution);
-    volume.key = volume.key.or_else(|| Some(old.key().to_owned()));
+    volume.key = volume.key.or_else(|| Some(old.key.clone()));
     volume
 }
