@@ -80,22 +80,30 @@ impl ArchiveFile {
     fn new_at(path: &Path, uuid: [u8; 16]) -> Result<Self> {
         let folder = path.parent().unwrap_or(path);
         let parents = make_folders(folder).map_err(|error| Error::io("create", folder, error))?;
-        let begun = begin(path, path, uuid).map_err(|error| match error {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => Error::exists(path),
-            other => other,
-        });
-        match begun {
-            Ok(begun) => Ok(Self::of(begun, path, parents, None)),
+        match Self::begin(path, path, uuid) {
+            Ok(begun) => Ok(Self { parents, ..begun }),
             Err(error) => {
                 remove_empty_folders(&parents);
-                Err(error)
+                Err(match error {
+                    Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => Error::exists(path),
+                    other => other,
+                })
             }
         }
     }
 
-    fn of(begun: Begun, path: &Path, parents: Vec<PathBuf>, replaced: Option<Replaced>) -> Self {
-        let Begun { archive, identity, lock } = begun;
-        Self { _lock: lock, archive, identity, path: path.to_path_buf(), parents, replaced }
+    /// Creates an empty archive at `at`, which will have the name `path`.
+    fn begin(at: &Path, path: &Path, uuid: [u8; 16]) -> Result<Self> {
+        let create = || File::options().read(true).write(true).create_new(true).open(at);
+        let file = Arc::new(create().map_err(|error| Error::io("create", at, error))?);
+        let begun = Lock::hold_file(&file, path).and_then(|lock| {
+            let identity = Identity::of(&file).map_err(|error| Error::io("look at", at, error))?;
+            let archive = Archive::begin(file, path, uuid).map_err(|error| Error::io("look at", at, error))?;
+            sync_folder_of(at)?;
+            let (archive, path) = (Arc::new(archive), path.to_path_buf());
+            Ok(Self { _lock: lock, archive, identity, path, parents: Vec::new(), replaced: None })
+        });
+        begun.inspect_err(|_| drop(fs::remove_file(at)))
     }
 
     /// Gives the name of an archive to a new one, in one step: at no moment is the name free for others.
@@ -118,10 +126,9 @@ impl ArchiveFile {
             return Err(Error::Locked { path: path.to_path_buf() });
         }
         let aside = hidden(path, &format!("replaced-{suffix}"));
-        let begun = begin(&aside, path, uuid)?;
+        let begun = Self::begin(&aside, path, uuid)?;
         exchange(&aside, path).inspect_err(|_| remove(&aside, begun.identity))?;
-        let replaced = Replaced { aside, identity, _lock: lock };
-        Ok(Self::of(begun, path, Vec::new(), Some(replaced)))
+        Ok(Self { replaced: Some(Replaced { aside, identity, _lock: lock }), ..begun })
     }
 
     pub(crate) fn archive(&self) -> &Arc<Archive> {
@@ -174,26 +181,6 @@ impl ArchiveFile {
         }
         let _ = sync_folder_of(&self.path);
     }
-}
-
-/// An archive that has its file, and nothing in it.
-struct Begun {
-    lock: FileLock,
-    archive: Arc<Archive>,
-    identity: Identity,
-}
-
-/// Creates an empty archive at `at`, which will have the name `path`.
-fn begin(at: &Path, path: &Path, uuid: [u8; 16]) -> Result<Begun> {
-    let create = || File::options().read(true).write(true).create_new(true).open(at);
-    let file = Arc::new(create().map_err(|error| Error::io("create", at, error))?);
-    let begun = Lock::hold_file(&file, path).and_then(|lock| {
-        let identity = Identity::of(&file).map_err(|error| Error::io("look at", at, error))?;
-        let archive = Archive::begin(file, path, uuid).map_err(|error| Error::io("look at", at, error))?;
-        sync_folder_of(at)?;
-        Ok(Begun { lock, archive: Arc::new(archive), identity })
-    });
-    begun.inspect_err(|_| drop(fs::remove_file(at)))
 }
 
 /// Removes a file, if it is still the one.
