@@ -38,15 +38,6 @@ fn check_dialect(config: &Config) -> Result<()> {
     Err(refused(config, reason))
 }
 
-/// Its files are parts of one.
-#[cfg(feature = "offline")]
-fn refuse_in_archive(path: &Path, config: &Config) -> Result<()> {
-    if !is_archive_name(path) {
-        return Ok(());
-    }
-    Err(refused(config, "a manifest names files, and an .ozx is one file; leave this out, or write to a folder"))
-}
-
 impl Manifest {
     /// For an image that has no folder of its own: refuses a manifest. `name`: the image's, in a dataset of several.
     pub(crate) fn refuse(name: Option<&str>, config: &Config) -> Result<()> {
@@ -77,7 +68,10 @@ impl Manifest {
             return Ok(None);
         }
         check_dialect(config)?;
-        refuse_in_archive(path, config)?;
+        if is_archive_name(path) {
+            let reason = "a manifest names files, and an .ozx is one file; leave this out, or write to a folder";
+            return Err(refused(config, reason));
+        }
         // The working directory may be another one at the end.
         let dataset = crate::fs::absolute(path)?;
         let out = manifest_path(&dataset);
