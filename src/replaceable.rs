@@ -50,12 +50,7 @@ pub(crate) fn refuse_within_array(field: &'static str, path: &Path) -> Result<()
             format!("readers of {} take what is called {name} for a document; choose another name", node.display());
         return Err(Error::config(field, path.display(), reason));
     }
-    let is_array = |above: &&Path| {
-        let is_said_by = |name: &&str| {
-            document(&above.join(name)).is_some_and(|document| format::leaves_no_room_below(name, &document))
-        };
-        format::OF_DATASETS.iter().any(is_said_by)
-    };
+    let is_array = |above: &&Path| any_document(above, format::leaves_no_room_below);
     let Some(above) = path.ancestors().skip(1).find(is_array) else { return Ok(()) };
     let reason = format!("lies in {}, among the chunks of an array; choose a path beside it", above.display());
     Err(Error::config(field, path.display(), reason))
@@ -144,9 +139,12 @@ pub(crate) fn is_dataset(path: &Path) -> bool {
 
 /// Whether a folder holds a document that says that it is a dataset. Other things have such names, too.
 pub(crate) fn has_document(path: &Path) -> bool {
-    let is_said_by =
-        |name: &&str| document(&path.join(name)).is_some_and(|document| format::is_of_dataset(name, &document));
-    format::OF_DATASETS.iter().any(is_said_by)
+    any_document(path, format::is_of_dataset)
+}
+
+/// Whether a document by which a folder may be a dataset says something, by its name.
+fn any_document(folder: &Path, says: impl Fn(&str, &Value) -> bool) -> bool {
+    format::OF_DATASETS.iter().any(|name| document(&folder.join(name)).is_some_and(|document| says(name, &document)))
 }
 
 fn document(path: &Path) -> Option<Value> {
