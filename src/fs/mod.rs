@@ -43,6 +43,15 @@ pub(crate) use publish::{folders_below, publish, publish_new, put, remove_folder
 /// Groups around a dataset, or a node, that are looked at.
 const ABOVE_MAX: usize = 16;
 
+/// The names in a folder, in order.
+#[cfg(all(test, not(miri)))]
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
 /// The folders above a path that may be groups around it, the nearest first.
 pub(crate) fn folders_above(path: &Path) -> impl Iterator<Item = &Path> {
     path.ancestors().skip(1).take(ABOVE_MAX)

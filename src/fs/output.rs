@@ -205,14 +205,8 @@ fn remove(at: &Path, held: &File) -> io::Result<()> {
 mod tests {
     use std::io::Write;
 
+    use super::super::names_in as names;
     use super::*;
-
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
 
     #[test]
     fn what_is_never_published_disappears() {

@@ -280,6 +280,7 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
 
 #[cfg(all(test, not(miri)))]
 mod tests {
+    use super::super::names_in as names;
     use super::*;
 
     /// A folder with two others, each of which holds a file of its name.
@@ -291,13 +292,6 @@ mod tests {
             fs::write(path.join(path.file_name().unwrap()), "").unwrap();
         }
         (folder, made, path)
-    }
-
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
     }
 
     #[test]
