@@ -3,6 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::index::table::TableLayout;
+use super::layout::product;
+use crate::config::IndexLocation;
 use crate::error::Refusal;
 use crate::json::render_line;
 use crate::words::Plain;
@@ -90,13 +93,25 @@ pub(super) fn unlike(error: &serde_json::Error) -> Refusal {
     format!("{before}the number {token}{after}").into()
 }
 
-/// The shape of shards of this many chunks.
-pub(super) fn shard_shape(per_shard: &[u64], chunk: &[u64], what: &str) -> Result<Vec<u64>, Refusal> {
+/// The shape of shards of this many chunks, and their table, which is behind the chunks and has no checksum.
+pub(super) fn shards(per_shard: &[u64], chunk: &[u64], what: &str) -> Result<(Vec<u64>, TableLayout), Refusal> {
     if per_shard.len() != chunk.len() {
         return Err(format!("{what} is {per_shard:?} for chunks of {chunk:?}").into());
     }
-    let shape = per_shard.iter().zip(chunk).map(|(count, chunk)| count.checked_mul(*chunk));
-    shape.collect::<Option<_>>().ok_or_else(|| Refusal::Unsupported("shards of more than 2^64 elements".into()))
+    let shape = per_shard.iter().zip(chunk).map(|(count, chunk)| count.checked_mul(*chunk)).collect::<Option<_>>();
+    let shape = shape.ok_or_else(|| Refusal::Unsupported("shards of more than 2^64 elements".into()))?;
+    let table = product(per_shard).and_then(|chunks| TableLayout::new(chunks, IndexLocation::End, false));
+    let table = table.ok_or_else(|| Refusal::Unsupported(format!("a shard of {per_shard:?} chunks holds too many")))?;
+    Ok((shape, table))
+}
+
+/// The storage transformer of an array that may have one.
+pub(super) fn transformer(all: &[Value]) -> Result<Option<&Value>, Refusal> {
+    match all {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        _ => Refusal::unsupported(format!("{} storage transformers on one array are not read here", all.len())),
+    }
 }
 
 /// xarray's names of the dimensions, which are attributes in formats that have no names.

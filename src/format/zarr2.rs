@@ -10,21 +10,18 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::codecs::BytesCodec;
-use super::codecs::Chain;
-use super::document::named;
+use super::codecs::{BytesCodec, Chain};
 use super::document::{
-    Document, Field, INSTEAD, check_attributes, check_fields, check_sizes, dimension_names, is_there,
-    put_dimension_names, shard_shape, unlike,
+    self, Document, Field, INSTEAD, check_attributes, check_fields, check_sizes, dimension_names, is_there, named,
+    put_dimension_names, unlike,
 };
 use super::fill_value;
-use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
-use super::layout::{Files, Layout, product};
+use super::layout::{Files, Layout};
 use super::metadata::Metadata;
 use super::ngff;
 use crate::codec::numcodecs;
-use crate::config::{Codec, Compressor, Dialect, IndexLocation};
+use crate::config::{Codec, Compressor, Dialect};
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
 use crate::json::render_line;
@@ -103,11 +100,7 @@ pub(super) fn in_order(chain: Chain, order: &str, dimensions: usize) -> Result<C
     }
 }
 
-/// The grids of an array, whatever its elements and compressor.
-///
-/// # Errors
-///
-/// A reason when files, or the chunks in them, can't be told.
+/// As [`zarr3::layout`](super::zarr3::layout).
 pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Refusal> {
     check_sizes(document, &["shape", "chunks"])?;
     let Zarr2Grids { shape, chunks, dimension_separator, shards, shard_format } =
@@ -127,18 +120,13 @@ pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Ref
                 let said = shard_format.as_deref().map_or_else(|| "no format".into(), |name| quoted(name).to_string());
                 return Refusal::unsupported(format!("shards {shards:?} of {said} are not read here; \"indexed\" is"));
             }
-            (shard_shape(shards, &chunks, "shards")?, Some(plain_table(shards)?))
+            let (shape, table) = document::shards(shards, &chunks, "shards")?;
+            (shape, Some(table))
         }
     };
     let names = dimension_names(attributes, shape.len());
     let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Nothing, separator }, index };
     Layout { dialect, shape, names, chunk_shape: chunks, file_shape, files, index_order: None }.check()
-}
-
-/// A table behind the chunks, without a checksum.
-pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, Refusal> {
-    let table = product(per_shard).and_then(|chunks| TableLayout::new(chunks, IndexLocation::End, false));
-    table.ok_or_else(|| Refusal::Unsupported(format!("a shard of {per_shard:?} chunks holds too many")))
 }
 
 /// A type and whether its numbers are stored with their highest byte first.
@@ -190,20 +178,12 @@ fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Ref
     Ok((compressor, Some(numcodecs::display(id, settings.iter()))))
 }
 
-/// The grids of an array in whose document shards are; `None` if there are none.
-///
-/// # Errors
-///
-/// A reason when there are, and their chunks can't be told.
+/// As [`zarr3::sharded_layout`](super::zarr3::sharded_layout).
 pub(crate) fn sharded_layout(document: &Value, attributes: &Value) -> Result<Option<Layout>, Refusal> {
-    has_shards(document).then(|| layout(document, attributes)).transpose()
+    let has_shards = document.get("shards").is_some_and(|shards| !shards.is_null());
+    has_shards.then(|| layout(document, attributes)).transpose()
 }
 
-fn has_shards(document: &Value) -> bool {
-    document.get("shards").is_some_and(|shards| !shards.is_null())
-}
-
-/// Lets the chunks of a document be files.
 pub(super) fn remove_shards(document: &mut Value) {
     for key in ["shards", "shard_format"] {
         document.as_object_mut().map(|document| document.shift_remove(key));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Chain};
 use super::document::{
-    Field, INSTEAD, check_attributes, check_fields, check_sizes, is_there, named, names_to_json, sizes, unlike,
+    self, Field, INSTEAD, check_attributes, check_fields, check_sizes, is_there, named, names_to_json, sizes, unlike,
 };
 use super::fill_value;
 use super::keys::{KeyEncoding, Prefix};
@@ -180,14 +180,7 @@ fn chunk_codecs(codecs: &[Value]) -> Result<Vec<Value>, Refusal> {
 
 /// The manifest that takes the place of the chunks' names, if any.
 fn manifest(transformers: &[Value]) -> Result<Option<Value>, Refusal> {
-    let [transformer] = transformers else {
-        return match transformers {
-            [] => Ok(None),
-            several => {
-                Refusal::unsupported(format!("{} storage transformers on one array are not read here", several.len()))
-            }
-        };
-    };
+    let Some(transformer) = document::transformer(transformers)? else { return Ok(None) };
     match named(transformer) {
         Some((MANIFEST, Some(configuration))) if configuration.contains_key("manifest") => {
             Ok(Some(configuration["manifest"].clone()))
@@ -269,17 +262,13 @@ fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
 ///
 /// A reason when there are, and their chunks can't be told.
 pub(crate) fn sharded_layout(document: &Value) -> Result<Option<Layout>, Refusal> {
-    has_shards(document).then(|| layout(document)).transpose()
-}
-
-fn has_shards(document: &Value) -> bool {
     let list = |key: &str| document.get(key).and_then(Value::as_array);
     // With a manifest, shards are parts of files that others have.
     let has_files = list("storage_transformers").is_none_or(Vec::is_empty);
-    has_files && list("codecs").and_then(|codecs| codecs.last()).is_some_and(sharding::is_sharding)
+    let has_shards = list("codecs").and_then(|codecs| codecs.last()).is_some_and(sharding::is_sharding);
+    (has_files && has_shards).then(|| layout(document)).transpose()
 }
 
-/// Lets the chunks of a document be files.
 pub(super) fn remove_shards(document: &mut Value) {
     let codecs = document.get("codecs").and_then(Value::as_array);
     let chunks = codecs.and_then(|codecs| chunk_codecs(codecs).ok()).zip(layout(document).ok());

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
-use super::document::{Document, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike};
+use super::document::{self, Document, check_sizes, dimension_names, put_dimension_names, unlike};
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
@@ -190,11 +190,7 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     Ok(Metadata { layout, dtype, chain, fill, is_fill_undefined, attributes, manifest: None })
 }
 
-/// The grids of an array, whatever its elements and compressor.
-///
-/// # Errors
-///
-/// A reason when files, or the chunks in them, can't be told.
+/// As [`zarr3::layout`](super::zarr3::layout).
 pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     check_sizes(document, &["shape"])?;
     check_sizes(&document["chunk_grid"], &["chunk_shape"])?;
@@ -212,7 +208,8 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     let (file_shape, index) = match shards(&storage_transformers)? {
         None => (chunk_shape.clone(), None),
         Some(per_shard) => {
-            (shard_shape(&per_shard, &chunk_shape, "chunks_per_shard")?, Some(zarr2::plain_table(&per_shard)?))
+            let (shape, table) = document::shards(&per_shard, &chunk_shape, "chunks_per_shard")?;
+            (shape, Some(table))
         }
     };
     // The draft has no names; those of xarray and of this crate's own writer are attributes.
@@ -247,16 +244,7 @@ fn dtype_name(element: ElementType, big_endian: bool) -> Value {
 
 /// Chunks of a shard in each dimension; `None` without shards.
 fn shards(transformers: &[Value]) -> Result<Option<Vec<u64>>, Refusal> {
-    let transformer = match transformers {
-        [] => return Ok(None),
-        [transformer] => transformer,
-        several => {
-            return Refusal::unsupported(format!(
-                "{} storage transformers on one array are not read here",
-                several.len()
-            ));
-        }
-    };
+    let Some(transformer) = document::transformer(transformers)? else { return Ok(None) };
     let refused = || {
         Refusal::Unsupported(format!(
             "storage transformer {transformer} is not read here; {SHARDING} of type indexed is"
@@ -277,20 +265,12 @@ fn compressor(codec: Option<NamedCodec>) -> Result<(Compressor, Option<String>),
     Ok((compressor, Some(numcodecs::display(id, configuration.iter()))))
 }
 
-/// The grids of an array in whose document shards are; `None` if there are none.
-///
-/// # Errors
-///
-/// A reason when there are, and their chunks can't be told.
+/// As [`zarr3::sharded_layout`](super::zarr3::sharded_layout).
 pub(crate) fn sharded_layout(document: &Value) -> Result<Option<Layout>, Refusal> {
-    has_shards(document).then(|| layout(document)).transpose()
+    let transformers = document.get("storage_transformers").and_then(Value::as_array);
+    transformers.is_some_and(|all| !all.is_empty()).then(|| layout(document)).transpose()
 }
 
-fn has_shards(document: &Value) -> bool {
-    document.get("storage_transformers").and_then(Value::as_array).is_some_and(|transformers| !transformers.is_empty())
-}
-
-/// Lets the chunks of a document be files.
 pub(super) fn remove_shards(document: &mut Value) {
     document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
 }

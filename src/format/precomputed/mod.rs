@@ -248,7 +248,6 @@ impl LiteralSharding {
     }
 }
 
-/// Lets the chunks of all scales be files.
 pub(super) fn remove_shards(info: &mut Value) {
     for scale in info["scales"].as_array_mut().into_iter().flatten() {
         scale.as_object_mut().map(|scale| scale.shift_remove("sharding"));
