@@ -29,7 +29,6 @@ pub(crate) fn is_archive_name(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION))
 }
 
-/// Refuses a dialect that no archive holds.
 pub(crate) fn check_dialect(dialect: Dialect) -> Result<()> {
     if rules(dialect).is_tree {
         return Ok(());
@@ -140,7 +139,6 @@ impl ArchiveFile {
         &self.path
     }
 
-    /// The folder that it is in.
     pub(crate) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(&self.path)
     }
@@ -183,7 +181,6 @@ impl ArchiveFile {
     }
 }
 
-/// Removes a file, if it is still the one.
 fn remove(path: &Path, identity: Identity) {
     if identity.is_at(path) {
         let _ = fs::remove_file(path);

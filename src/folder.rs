@@ -37,7 +37,6 @@ struct Replaced {
     lock: Lock,
 }
 
-/// A folder that is open.
 #[derive(Debug)]
 struct Held {
     file: Arc<File>,
@@ -245,7 +244,6 @@ impl Held {
         }
     }
 
-    /// A path that goes by the descriptor.
     fn root(&self) -> PathBuf {
         let root = descriptor_path(&self.file);
         // A container may lack /proc.

@@ -8,7 +8,6 @@
 //! one element; the cells below it in one step of it are all fed in turn until the step is over. A block is therefore a
 //! contiguous run of frame numbers, and blocks follow each other.
 
-/// The largest number of outer dimensions.
 pub(crate) const MAX_OUTER: usize = 14;
 
 /// One number for each outer dimension, in storage order.
@@ -110,15 +109,12 @@ pub(crate) struct Cells {
     pivot: usize,
     /// Frames in one step of the pivot dimension.
     frames_a_step: u64,
-    /// Cells in a block.
     pub(crate) cells_a_block: u64,
 }
 
-/// Where a frame stands among the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CellOf {
     pub(crate) block: u64,
-    /// Which cell of the block.
     pub(crate) cell: u64,
     /// Where in the cell: in C order of the unit, if its planes are not stacked in another order.
     pub(crate) place: u64,
@@ -155,7 +151,6 @@ impl Cells {
         self.pivot > 0 && size > unit && size % unit != 0
     }
 
-    /// The most frames in a cell.
     pub(crate) fn frames_a_cell(&self) -> u64 {
         self.unit.iter().product()
     }
@@ -179,7 +174,6 @@ impl Cells {
         self.order.sizes[pivot].div_ceil(self.unit[pivot])
     }
 
-    /// The numbers of the frames in a block.
     pub(crate) fn block_frames(&self, block: u64) -> std::ops::Range<u64> {
         let Some(&pivot) = self.order.acquired.get(self.pivot) else { return 0..1 };
         let (size, unit) = (self.order.sizes[pivot], self.unit[pivot]);

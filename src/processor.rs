@@ -24,7 +24,6 @@ macro_rules! instructions {
         }
 
         impl Instructions {
-            /// Those that the processor offers.
             pub(super) fn all() -> impl Iterator<Item = Self> {
                 let all = [
                     Some(Self::Scalar),
@@ -35,7 +34,6 @@ macro_rules! instructions {
                 all.into_iter().flatten()
             }
 
-            /// The fastest that the processor offers.
             pub(super) fn detect() -> Self {
                 Self::all().last().unwrap_or(Self::Scalar)
             }
@@ -91,22 +89,18 @@ pub(crate) mod x86 {
         }
     }
 
-    /// AVX2, and the bit manipulations that came with it.
     pub(crate) fn has_avx2_and_bmi() -> bool {
         super::has_avx2() && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2")
     }
 
-    /// AVX2, and the Galois field instructions at its width.
     pub(crate) fn has_avx2_and_gfni() -> bool {
         is_allowed(Generation::Gfni) && super::has_avx2() && is_x86_feature_detected!("gfni")
     }
 
-    /// AVX2, and AVX-512 with bytes and words.
     fn has_avx512() -> bool {
         is_allowed(Generation::Avx512) && super::has_avx2() && is_x86_feature_detected!("avx512bw")
     }
 
-    /// AVX2, and AVX-512 with bytes and words, and with the permutation of bytes.
     pub(crate) fn has_avx512_vbmi() -> bool {
         has_avx512() && is_x86_feature_detected!("avx512vbmi")
     }

@@ -21,7 +21,6 @@ pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
 pub(crate) const ROI_FIELDS: [(&str, Dtype); 4] =
     [("roi_y", Dtype::U64), ("roi_x", Dtype::U64), ("roi_height", Dtype::U64), ("roi_width", Dtype::U64)];
 
-/// Where a record has them.
 const ROI_IN_RECORD: std::ops::Range<usize> = 24..56;
 
 /// One field of a record: an array beside the image.
@@ -29,7 +28,6 @@ const ROI_IN_RECORD: std::ops::Range<usize> = 24..56;
 pub(crate) struct RecordColumn {
     pub(crate) name: String,
     pub(crate) dtype: Dtype,
-    /// Where it lies in a record.
     pub(crate) offset: usize,
 }
 
@@ -43,7 +41,6 @@ impl RecordColumn {
         }
     }
 
-    /// Fills elements of it with that.
     pub(crate) fn fill_elements(&self, elements: &mut [u8]) {
         let element = element(self.fill(), self).unwrap_or_default();
         fill_value::row(elements, &element[..self.dtype.size()]);
@@ -133,7 +130,6 @@ pub(crate) const NOT_KNOWN: i64 = -2;
 /// The number in the record of a frame that came, and whose pixels could not be stored.
 pub(crate) const LOST: i64 = -3;
 
-/// Where a record holds its frame's number.
 pub(crate) const NUMBER_IN_RECORD: std::ops::Range<usize> = 0..8;
 
 impl Record {

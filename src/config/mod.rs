@@ -214,7 +214,6 @@ impl Default for Config {
 /// More threads than this no machine has cores for, and they would only take its memory.
 pub(crate) const WORKERS_MAX: usize = 1024;
 
-/// Refuses a number of worker threads that nobody can mean.
 pub(crate) fn check_workers(workers: usize) -> Result<()> {
     if workers <= WORKERS_MAX {
         return Ok(());

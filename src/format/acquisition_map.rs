@@ -12,15 +12,12 @@ use crate::geometry::{MAX_OUTER, Order, digits, for_each_position, position};
 /// The most frames that a writer's ring, and so a chunk of its, can hold.
 const FRAMES_A_CHUNK_MAX: u64 = 1 << 22;
 
-/// Which frames and shards are where.
 #[derive(Debug)]
 pub(crate) struct AcquisitionMap {
-    /// The outer dimensions.
     order: Order,
     layout: Layout,
     /// Of a volume whose shards are no boxes, the ids of each shard's chunks, which are numbered by their ranks.
     ids_by_shard: Option<BTreeMap<u64, Vec<u64>>>,
-    /// No size was given.
     unbounded: bool,
 }
 
@@ -58,7 +55,6 @@ impl AcquisitionMap {
         Ok(Self { order, layout: layout.clone(), ids_by_shard, unbounded: own.unbounded })
     }
 
-    /// The ids of the chunks of a shard that is no box.
     fn ids_of(&self, shard: &[u64]) -> Option<&Vec<u64>> {
         let [shard] = shard else { return None };
         self.ids_by_shard.as_ref()?.get(shard)
@@ -80,7 +76,6 @@ impl AcquisitionMap {
         self.ids_of(shard)?.binary_search(&self.layout.file_of(chunk).1).ok().map(|rank| rank as u64)
     }
 
-    /// Whether the chunks of a shard are a box.
     pub(crate) fn has_boxes(&self) -> bool {
         self.ids_by_shard.is_none()
     }
@@ -163,7 +158,6 @@ impl AcquisitionMap {
         Some((start, counts))
     }
 
-    /// The number of the frame at a place in the outer dimensions.
     pub(crate) fn frame_number(&self, position: &[u64]) -> Option<u64> {
         self.order.number(position)
     }

@@ -101,7 +101,6 @@ impl Chain {
         Ok(Self { order: order.filter(|order| !is_c(order)), packing, codec, names, document: codecs.to_vec() })
     }
 
-    /// Whether numbers have their highest byte first.
     pub(crate) fn big_endian(&self) -> bool {
         matches!(self.packing, BytesCodec::Elements { big_endian: true })
     }
@@ -140,7 +139,6 @@ impl Chain {
         self.codec.checksum || of_compressor || of_shard
     }
 
-    /// Bytes that the indexes in a chunk take.
     pub(crate) fn index_bytes(&self) -> u64 {
         match &self.packing {
             BytesCodec::Elements { .. } => 0,

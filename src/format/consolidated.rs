@@ -48,7 +48,6 @@ impl ConsolidatedMetadata {
         self.said.get("metadata")?.as_object()
     }
 
-    /// What stands under a key.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.metadata()?.get(key)
     }
@@ -71,7 +70,6 @@ impl ConsolidatedMetadata {
         documents.iter().map(|document| format!("{node}/{document}")).collect()
     }
 
-    /// Whether it names a node.
     pub(crate) fn names(&self, node: &str) -> bool {
         if self.is_zarr2 {
             return self.documents(node).iter().any(|key| self.get(key).is_some());
@@ -117,12 +115,10 @@ pub(crate) fn has_field(document: &Value) -> bool {
     document.get(FIELD).is_some()
 }
 
-/// Takes it out of the document of a group of Zarr v3.
 pub(crate) fn take(document: &mut Value) -> Option<Value> {
     document.as_object_mut()?.shift_remove(FIELD)
 }
 
-/// Puts it there.
 pub(crate) fn put(document: &mut Value, said: Value) {
     document[FIELD] = said;
 }
@@ -132,7 +128,6 @@ pub(crate) fn nodes(document: &Value) -> Option<&Map<String, Value>> {
     document.get(FIELD)?.get("metadata")?.as_object()
 }
 
-/// The same, to be changed.
 pub(crate) fn nodes_mut(document: &mut Value) -> Option<&mut Map<String, Value>> {
     metadata_mut(document.get_mut(FIELD)?)
 }

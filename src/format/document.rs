@@ -43,7 +43,6 @@ pub(super) fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, Refus
     })
 }
 
-/// Refuses attributes that are there and no object.
 pub(super) fn check_attributes(attributes: Option<&Value>) -> Result<(), Refusal> {
     match attributes {
         Some(attributes) if !attributes.is_object() => {

@@ -181,7 +181,6 @@ pub(crate) fn to_json_v2(element: ElementType, bytes: &[u8]) -> Value {
     }
 }
 
-/// Fills `row` with an element.
 pub(crate) fn row(row: &mut [u8], element: &[u8]) {
     if element.iter().all(|&byte| byte == element[0]) {
         row.fill(element[0]);

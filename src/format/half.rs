@@ -23,7 +23,6 @@ pub(super) fn from_f64(number: f64) -> u16 {
     sign | ((biased << FRACTION) + steps)
 }
 
-/// The number with these bits.
 pub(super) fn to_f64(bits: u16) -> f64 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (i32::from(bits >> FRACTION & 0x1F), f64::from(bits & 0x3FF));

@@ -21,15 +21,12 @@ pub(crate) const NAME_BYTES_MAX: usize = 200;
 /// the image is.
 pub(crate) const RECORDS: &str = "records";
 
-/// The array of records with the numbers of the frames.
 pub(crate) const FRAME_NUMBERS: &str = "records/frame_number";
 
-/// The array of records of a field.
 pub(crate) fn record_array(field: &str) -> String {
     format!("{RECORDS}/{field}")
 }
 
-/// The key of a block of an array of records.
 pub(crate) fn record_block(array: &str, block: u64) -> String {
     format!("{array}/{}", KeyEncoding::of_writer(Prefix::Part).key(&[block]))
 }
@@ -69,7 +66,6 @@ impl KeyEncoding {
         }
     }
 
-    /// The position that has this key, if any.
     pub(crate) fn position(self, key: &str, dimensions: usize) -> Option<Vec<u64>> {
         let position: Vec<u64> = if dimensions == 0 {
             Vec::new()
@@ -90,7 +86,6 @@ impl KeyEncoding {
             && self.position(key, dimensions).is_none()
     }
 
-    /// What stands before the first number of a key.
     pub(crate) fn lead(self) -> &'static str {
         match (self.prefix, self.separator) {
             (Prefix::Nothing, _) => "",

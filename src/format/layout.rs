@@ -19,7 +19,6 @@ pub(crate) struct Layout {
     /// Elements of the array in each dimension.
     pub(crate) shape: Vec<u64>,
     pub(crate) names: Option<Vec<String>>,
-    /// Elements of one chunk.
     pub(crate) chunk_shape: Vec<u64>,
     /// Elements of one file: of a shard, or of a chunk where there are no shards.
     pub(crate) file_shape: Vec<u64>,
@@ -65,7 +64,6 @@ impl Layout {
         Ok(self)
     }
 
-    /// The precomputed volume that the array is a scale of.
     pub(crate) fn volume(&self) -> Option<&Volume> {
         match &self.files {
             Files::Grid { .. } => None,
@@ -73,7 +71,6 @@ impl Layout {
         }
     }
 
-    /// What the array's format can hold.
     pub(crate) fn rules(&self) -> &'static Rules {
         rules(self.dialect)
     }
@@ -86,7 +83,6 @@ impl Layout {
         }
     }
 
-    /// How the table of a shard looks, where shards have one.
     pub(crate) fn table(&self) -> Option<TableLayout> {
         match &self.files {
             Files::Grid { index, .. } => *index,
@@ -117,12 +113,10 @@ impl Layout {
         self.volume().is_none_or(Volume::has_boxes)
     }
 
-    /// Chunks of a file in each dimension.
     pub(crate) fn chunks_per_file(&self) -> Vec<u64> {
         self.file_shape.iter().zip(&self.chunk_shape).map(|(file, chunk)| file / chunk).collect()
     }
 
-    /// Chunks of the array in each dimension.
     pub(crate) fn chunk_grid(&self) -> Vec<u64> {
         grid(&self.shape, &self.chunk_shape)
     }
@@ -223,7 +217,6 @@ impl Layout {
         self.volume()?.expansion(chunk, &self.shape, &self.chunk_shape)
     }
 
-    /// How many planes a stored chunk of this many bytes has, where chunks are cut off.
     pub(crate) fn planes(&self, chunk: &[u64], bytes: u64, element: u64) -> Option<u64> {
         self.volume()?.planes(bytes, chunk, &self.shape, &self.chunk_shape, element)
     }

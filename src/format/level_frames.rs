@@ -50,7 +50,6 @@ impl LevelFrames {
         self.factor == 1
     }
 
-    /// Frames from one plane to the next.
     pub(crate) fn apart(&self) -> u64 {
         self.apart
     }

@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 /// The most bytes that one decoded chunk may have.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 4 << 30;
 
-/// An array as its document describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Metadata {
     pub(crate) layout: Layout,
@@ -46,7 +45,6 @@ impl Metadata {
         Ok(self)
     }
 
-    /// Bytes of one decoded chunk.
     pub(crate) fn chunk_bytes(&self) -> usize {
         let bytes = bytes(&self.layout.chunk_shape, self.dtype);
         bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)

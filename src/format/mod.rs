@@ -131,11 +131,9 @@ pub(crate) struct NodePaths {
     pub(crate) array: String,
     /// The folder that the names of its files start from.
     pub(crate) folder: String,
-    /// The key of its document.
     pub(crate) document: String,
 }
 
-/// Where the array of an image stands.
 pub(crate) fn node_paths(layout: &Layout) -> NodePaths {
     let (array, folder, document) = match (layout.dialect, layout.volume()) {
         (Dialect::Zarr3, _) => ("0", "0", "0/zarr.json"),

@@ -43,7 +43,6 @@ pub(crate) const MISSING_RANGES_MAX: usize = 10_000;
 /// The most frames that a writer numbers.
 pub(crate) const FRAMES_MAX: u64 = 1 << 56;
 
-/// The writer's attributes.
 #[derive(Debug, Clone)]
 pub(crate) struct Provenance {
     pub(crate) writer: [u8; 16],
@@ -65,7 +64,6 @@ pub(crate) struct Provenance {
     pub(crate) acquisition_order: Vec<String>,
     /// Of a level of a pyramid, the array beside it whose frames it has in smaller.
     pub(crate) level_of: Option<String>,
-    /// Which frames of that array its frames are made of.
     pub(crate) level_frames: LevelFrames,
 }
 
@@ -221,7 +219,6 @@ pub(super) fn dimensions(own: &Value) -> Option<(&Value, Option<&str>)> {
     Some((own.get(DIMENSIONS)?, own.get(CHANNEL_DIMENSION).and_then(Value::as_str)))
 }
 
-/// Says these.
 pub(super) fn put_dimensions(own: &mut Value, names: &[String], channel: Option<usize>) {
     own[DIMENSIONS] = json!(names);
     own[CHANNEL_DIMENSION] = json!(channel.map(|channel| &names[channel]));
@@ -298,7 +295,6 @@ impl<'a> ProvenanceMut<'a> {
         self.0.insert(CHUNKS.into(), json!(chunks));
     }
 
-    /// Whether it says how many chunks there are.
     pub(crate) fn has_chunks(&self) -> bool {
         self.0.contains_key(CHUNKS)
     }
@@ -333,22 +329,17 @@ impl<'a> ProvenanceMut<'a> {
 /// What a run says of itself.
 pub(crate) struct Statement<'a> {
     pub(crate) writer: [u8; 16],
-    /// The names of the outer dimensions, the slowest to arrive first.
     pub(crate) acquisition_order: Vec<&'a str>,
     /// `None`: as many as come.
     pub(crate) frames_planned: Option<u64>,
-    /// Of a level, the array whose frames it has.
     pub(crate) level_of: Option<&'a str>,
-    /// Which of its frames become which.
     pub(crate) level_frames: LevelFrames,
     pub(crate) slots: Slots,
     /// The number of frames and how it ended, once it has.
     pub(crate) ending: Option<(u64, &'a Ending<'a>)>,
 }
 
-/// How a run ended.
 pub(crate) struct Ending<'a> {
-    /// Chunks in the shards.
     pub(crate) chunks: u64,
     pub(crate) frames_missing: u64,
     pub(crate) missing: &'a [Range<u64>],
@@ -356,7 +347,6 @@ pub(crate) struct Ending<'a> {
 }
 
 impl Statement<'_> {
-    /// The attribute's value.
     pub(crate) fn render(&self) -> Value {
         let Slots { first_at, bytes, fixed, empty_chunks } = self.slots;
         let placement = if fixed { Placement::Fixed } else { Placement::Packed };

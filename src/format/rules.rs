@@ -164,7 +164,6 @@ const PRECOMPUTED: Rules = Rules {
     ..ZARR3
 };
 
-/// What a format can hold.
 pub(crate) const fn rules(dialect: Dialect) -> &'static Rules {
     match dialect {
         Dialect::Zarr3 => &ZARR3,

@@ -13,12 +13,10 @@ use crate::error::Refusal;
 
 const SHARDING: &str = "sharding_indexed";
 
-/// What the codec says.
 #[derive(Debug)]
 pub(super) struct ShardingCodec<'a> {
     /// Elements of a chunk in each dimension of the shard.
     pub(super) chunk_shape: Vec<u64>,
-    /// The codecs of a chunk.
     pub(super) codecs: &'a [Value],
     location: IndexLocation,
     checksum: bool,

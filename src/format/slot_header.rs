@@ -19,7 +19,6 @@
 //! All numbers are little-endian. Zarr allows bytes between chunks that no index entry names; the header lives there,
 //! so that an index can be rebuilt when the process or the machine died before it wrote one.
 
-/// Bytes of a slot header.
 pub(crate) const HEADER_BYTES: usize = 64;
 
 pub(crate) const MAGIC: [u8; 4] = *b"SWc1";
@@ -41,7 +40,6 @@ pub(crate) struct Origin {
     pub(crate) checksum_in_payload: bool,
 }
 
-/// The header of a payload.
 pub(crate) fn header(origin: &Origin, payload: &[u8]) -> [u8; HEADER_BYTES] {
     let crc = match payload.split_last_chunk::<4>() {
         // A crc over data and its own crc is a constant and proves nothing, so the one in the payload is repeated.
@@ -77,15 +75,12 @@ pub(crate) struct SlotHeader {
     pub(crate) chunk: u32,
     pub(crate) nbytes: u64,
     pub(crate) first_frame: u64,
-    /// The highest frame number minus the lowest.
     pub(crate) frames: u32,
-    /// How many frames came; 0 if that is not known, or too many.
     pub(crate) frames_came: u16,
     payload_crc: u32,
     checksum_in_payload: bool,
 }
 
-/// Whether the first bytes of something are those of a header.
 pub(crate) fn has_magic(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }

@@ -219,7 +219,6 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
     document
 }
 
-/// What is read where nothing was written.
 fn fill_of(array: &Metadata) -> Value {
     if array.is_fill_undefined { Value::Null } else { fill_value::to_json_v2(array.dtype, &array.fill) }
 }

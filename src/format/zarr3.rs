@@ -80,7 +80,6 @@ fn are_names(value: &Value) -> bool {
     value.is_null() || value.as_array().is_some_and(|names| names.iter().all(is_name))
 }
 
-/// What kind of node a document describes.
 pub(crate) enum NodeType {
     Array,
     Group,
@@ -310,7 +309,6 @@ pub(crate) fn set_chunk_files(document: &mut Value, array: &Metadata) {
     remove_manifest(document);
 }
 
-/// Whether an array's document names a manifest.
 pub(crate) fn has_manifest(document: &Value) -> bool {
     document.pointer("/storage_transformers/0/name").is_some_and(|name| name == MANIFEST)
 }

@@ -90,7 +90,6 @@ mod paths {
         pub(crate) end: u64,
     }
 
-    /// A path in an archive.
     #[derive(Debug, Clone)]
     pub(crate) struct InArchive {
         archive: Arc<OpenArchive>,
@@ -183,12 +182,10 @@ mod paths {
     }
 
     impl InArchive {
-        /// The archive's own path.
         pub(crate) fn root(&self) -> &Path {
             &self.root
         }
 
-        /// The name in the archive; empty for its root.
         pub(crate) fn key(&self) -> &str {
             &self.key
         }
@@ -216,7 +213,6 @@ mod paths {
             self.key.is_empty() || self.below().next().is_some()
         }
 
-        /// Bytes of the file.
         pub(crate) fn len(&self) -> Option<u64> {
             self.archive.entries.get(&self.key).map(|entry| entry.content.len)
         }
@@ -234,7 +230,6 @@ mod paths {
             self.archive.entries.iter().map(|(name, entry)| (name.as_str(), entry.content))
         }
 
-        /// What stands in the folder.
         pub(crate) fn names(&self) -> Vec<&str> {
             let mut names: Vec<_> = self.below().map(|name| name.split('/').next().unwrap_or(name)).collect();
             names.dedup();

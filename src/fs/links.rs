@@ -101,7 +101,6 @@ pub(crate) fn refuse_dangling(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether links may lead anywhere.
 pub(crate) fn are_followed() -> bool {
     ANYWHERE.load(Relaxed)
 }

@@ -129,7 +129,6 @@ pub(crate) fn no_root(path: &Path) -> Error {
     archives::find(path).err().unwrap_or_else(|| Error::not_found(path, reason))
 }
 
-/// Whether a path is an archive itself.
 pub(crate) fn is_archive(path: &Path) -> bool {
     path.is_file() && matches!(archives::find(path), Ok(Some(_)))
 }
@@ -139,14 +138,12 @@ pub(crate) fn refuse_archive(path: &Path) -> Result<()> {
     refuse_as(path, "is an archive, or in one, which is not changed; repack it into a folder, and change that")
 }
 
-/// Refuses a manifest of an archive, or of something in one.
 pub(crate) fn refuse_manifest_of_archive(path: &Path) -> Result<()> {
     let reason = "is an archive, or in one: one file already, of which readers need no manifest; for references to \
                   its chunks, repack it into a folder, and name that";
     refuse_as(path, reason)
 }
 
-/// Refuses an archive, or something in one, for this reason.
 fn refuse_as(path: &Path, reason: &str) -> Result<()> {
     match !path.is_dir() && matches!(archives::find(path), Ok(Some(_))) {
         true => Err(Error::unsupported(path, reason)),
@@ -158,7 +155,6 @@ pub(crate) fn is_file(path: &Path) -> bool {
     path.is_file() || matches!(beyond(path), Ok(Some(place)) if place.is_file())
 }
 
-/// Bytes of a file; `None` where there is none.
 pub(crate) fn file_bytes(path: &Path) -> Option<u64> {
     stamp(path).ok().map(|(len, _)| len)
 }

@@ -151,7 +151,6 @@ impl Drop for Output {
     }
 }
 
-/// The folder in which `path` stands.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -256,7 +256,6 @@ pub(crate) fn remove_links(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the names in the folder of `path` last.
 pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     sync_folder(parent).map_err(|error| Error::io("sync", parent, error))

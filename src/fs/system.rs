@@ -367,7 +367,6 @@ pub(crate) fn try_lease(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Ends what [`try_lease`] began.
 pub(crate) fn end_lease(file: &File) {
     // SAFETY: the call reads its arguments, which are numbers.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
@@ -411,7 +410,6 @@ pub(crate) fn file_in_memory(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Fills in random bytes.
 pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -420,7 +418,6 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The cores that this process may use.
 pub(crate) fn cores() -> Vec<usize> {
     core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
 }

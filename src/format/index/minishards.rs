@@ -22,7 +22,6 @@ pub(crate) const ENTRY_BYTES: u64 = 24;
 /// What a gzip stream may add to what it holds.
 const GZIP_BYTES_MAX: u64 = 64;
 
-/// One chunk: its id, where it starts in the file, and its length, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) id: u64,

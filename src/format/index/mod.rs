@@ -3,7 +3,6 @@
 pub(crate) mod minishards;
 pub(crate) mod table;
 
-/// A byte range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) offset: u64,
@@ -15,7 +14,6 @@ pub(crate) struct Range {
 pub(crate) struct Encoded {
     pub(crate) head: Vec<u8>,
     pub(crate) tail: Vec<u8>,
-    /// Where the part behind the chunks stands.
     pub(crate) tail_at: u64,
 }
 

@@ -137,7 +137,6 @@ impl Table {
         Self { start, ..self }
     }
 
-    /// Where it stands.
     pub(crate) fn part(&self) -> Range {
         Range { offset: self.start + self.part.offset, ..self.part }
     }

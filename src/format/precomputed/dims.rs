@@ -7,7 +7,6 @@ use crate::error::Refusal;
 use crate::format::provenance;
 use crate::json::render_line;
 
-/// The array's dimensions.
 pub(super) struct Dims {
     pub(super) names: Vec<String>,
     pub(super) roles: Vec<usize>,

@@ -59,7 +59,6 @@ pub(crate) struct ShardSpec {
     pub(crate) preshift_bits: u32,
     pub(crate) minishard_bits: u32,
     pub(crate) shard_bits: u32,
-    /// Whether minishard indexes are gzip streams.
     pub(crate) gzip_indexes: bool,
 }
 
@@ -76,13 +75,11 @@ impl ShardSpec {
         (shard, low(hash, self.minishard_bits))
     }
 
-    /// The name of a shard's file.
     pub(crate) fn file_name(&self, shard: u64) -> String {
         let digits = self.shard_bits.div_ceil(4) as usize;
         format!("{shard:0digits$x}.shard")
     }
 
-    /// The shard whose file has this name, if it is one.
     pub(crate) fn shard_of(&self, file_name: &str) -> Option<u64> {
         let shard = u64::from_str_radix(file_name.strip_suffix(".shard")?, 16).ok()?;
         // Only the one spelling counts: `+1` and `01` parse as well.

@@ -104,7 +104,6 @@ enum Encoding {
     Gzip,
 }
 
-/// Whether a document is that of a volume.
 pub(crate) fn is_info(document: &Value) -> bool {
     match document.get("@type") {
         Some(kind) => kind.as_str() == Some(TYPE),
@@ -219,7 +218,6 @@ fn file_voxels(volume: &Volume, grid: [u64; 3]) -> Result<[u64; 3], Refusal> {
     }
 }
 
-/// How chunks are encoded: raw, alone or compressed.
 pub(crate) fn chain(gzip: bool, dtype: Dtype) -> Chain {
     let compressor = if gzip { Compressor::Gzip { level: 6 } } else { Compressor::None };
     let name = if gzip { "raw, gzip" } else { "raw" };

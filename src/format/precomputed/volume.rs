@@ -31,7 +31,6 @@ pub(crate) struct Volume {
     pub(crate) key: String,
     /// Voxels of the volume in x, y, z.
     pub(crate) size: [u64; 3],
-    /// Voxels of a chunk.
     pub(crate) chunk: [u64; 3],
     pub(crate) voxel_offset: [i64; 3],
     /// Nanometers from voxel to voxel.
@@ -65,7 +64,6 @@ impl Shards {
         Self { spec, ids, in_box }
     }
 
-    /// The most chunks that one minishard has.
     pub(crate) fn chunks_a_minishard(&self) -> u64 {
         let bits = if self.in_box.is_some() { self.spec.preshift_bits } else { self.ids.total() };
         1u64.checked_shl(bits).unwrap_or(u64::MAX)
@@ -90,7 +88,6 @@ impl Volume {
         self.shards.as_ref()
     }
 
-    /// Whether the chunks of a file are a box of the grid.
     pub(crate) fn has_boxes(&self) -> bool {
         self.shards.as_ref().is_none_or(|shards| shards.in_box.is_some())
     }
@@ -148,8 +145,6 @@ impl Volume {
         [0, z, y, x]
     }
 
-    /// The file of a chunk, by its place in the grid of boxes or, where shards are no boxes, its number; and the
-    /// chunk's entry in there: its id.
     pub(crate) fn file_of(&self, chunk: &[u64]) -> (Vec<u64>, u64) {
         let Some(Shards { spec, ids, in_box }) = &self.shards else { return (chunk.to_vec(), 0) };
         let at = self.xyz(chunk, 0);
@@ -168,7 +163,6 @@ impl Volume {
         (ids.id(at) == id).then(|| self.in_order(Self::place(at)))
     }
 
-    /// The number of the shard at a place in the grid of boxes.
     pub(crate) fn shard_number(&self, file: &[u64]) -> Option<u64> {
         let Shards { spec, ids, in_box } = self.shards.as_ref()?;
         match in_box {
@@ -182,7 +176,6 @@ impl Volume {
         }
     }
 
-    /// The name of a file below the scale's folder.
     pub(crate) fn file_name(&self, file: &[u64]) -> String {
         match &self.shards {
             Some(Shards { spec, .. }) => spec.file_name(self.shard_number(file).unwrap_or(u64::MAX)),
@@ -202,7 +195,6 @@ impl Volume {
         [0, 1, 2].map(bounds).join("_")
     }
 
-    /// The file with this name below the scale's folder, if it is one of the volume's.
     pub(crate) fn file_position(&self, name: &str) -> Option<Vec<u64>> {
         let Some(Shards { spec, ids, in_box }) = &self.shards else {
             return self.chunk_named(packing_of(name).map_or(name, |(name, _)| name));
@@ -222,7 +214,6 @@ impl Volume {
         (self.file_name(&found) == name).then_some(found)
     }
 
-    /// The chunk with this name where each is a file.
     pub(crate) fn chunk_named(&self, name: &str) -> Option<Vec<u64>> {
         let parts: Vec<&str> = name.split('_').collect();
         let [x, y, z] = parts[..] else { return None };
@@ -251,7 +242,6 @@ impl Volume {
         Some(stored)
     }
 
-    /// How a stored chunk becomes one of the array's; `None` where it is one already.
     pub(crate) fn expansion(&self, chunk: &[u64], shape: &[u64], chunk_shape: &[u64]) -> Option<Expansion> {
         let stored = self.stored(chunk, shape, chunk_shape)?;
         let mut whole = [1; 4];
@@ -289,7 +279,6 @@ pub(crate) struct Expansion {
 }
 
 impl Expansion {
-    /// Bytes of the stored chunk.
     pub(crate) fn bytes(&self, element: usize) -> usize {
         self.stored.iter().product::<u64>() as usize * element
     }

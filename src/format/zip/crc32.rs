@@ -48,7 +48,6 @@ fn moved(crc: u32, bytes: u64) -> u32 {
     moved
 }
 
-/// The CRC-32 of some bytes.
 pub(crate) fn of(bytes: &[u8]) -> u32 {
     if cfg!(miri) { by_hand(bytes) } else { libdeflater::crc32(bytes) }
 }

@@ -64,7 +64,6 @@ pub(crate) struct Named<'a> {
     pub(crate) name: &'a str,
     pub(crate) content: Content,
     pub(crate) modified: Modified,
-    /// Where its local header is.
     pub(crate) header_at: u64,
 }
 

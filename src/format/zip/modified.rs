@@ -2,7 +2,6 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Time and date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Modified {
     pub(super) time: u16,

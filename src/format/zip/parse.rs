@@ -16,7 +16,6 @@ const PATH_BYTES_MAX: usize = 4096;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
-/// Where the directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DirectoryRange {
     pub(crate) at: u64,
@@ -35,7 +34,6 @@ pub(crate) enum Tail {
 /// How much [`end64`] needs.
 pub(crate) const END64_BYTES_NEEDED: usize = END64_BYTES;
 
-/// How an entry is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Stored,

@@ -75,7 +75,6 @@ impl<const BITS: usize> Packed for SharedByte<BITS> {
 }
 
 impl Layout {
-    /// Bytes of eight pixels.
     pub(super) const fn block_bytes(&self) -> usize {
         self.stride_bits
     }

@@ -26,19 +26,14 @@ instructions! {
 /// How pixels lie in a camera's bytes, by the names of GenICam's Pixel Format Naming Convention; `layout.rs` has the
 /// maps of their bytes. Bayer patterns with one sample a pixel are packed in the same ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
 pub enum Packing {
-    /// A stream of 10-bit pixels, lowest bit first: four in five bytes.
     Mono10p,
-    /// A stream of 12-bit pixels, lowest bit first: two in three bytes.
     Mono12p,
-    /// A stream of 14-bit pixels, lowest bit first: four in seven bytes.
     Mono14p,
-    /// Two 10-bit pixels in three bytes, their lowest bits in the second byte, as GigE Vision has it.
     Mono10Packed,
-    /// Two 12-bit pixels in three bytes, their lowest bits in the second byte, as GigE Vision has it.
     Mono12Packed,
     /// Two bytes a pixel, of whose bits the lowest are unused: 4 where 12 bits are aligned to the left. 0 to 15.
-    #[allow(missing_docs)]
     Mono16 { big_endian: bool, unused_low_bits: u32 },
 }
 
