@@ -8,12 +8,10 @@ use proptest::prelude::*;
 use super::*;
 
 /// What the model knows of an element type.
-trait Value: Copy + PartialEq + Debug {
+trait Value: Copy + PartialOrd + Debug {
     const DTYPE: Dtype;
     /// Any value, more often one of a few, the extremes among them.
     fn any(random: u64) -> Self;
-    /// NaNs last, as NumPy sorts.
-    fn compare(&self, other: &Self) -> Ordering;
     /// Of what is there of each row.
     fn mean(rows: &[Vec<Self>]) -> Self;
     fn to_bytes(self) -> Vec<u8>;
@@ -22,6 +20,11 @@ trait Value: Copy + PartialEq + Debug {
     #[allow(clippy::eq_op)]
     fn is_unordered(&self) -> bool {
         self != self
+    }
+
+    /// NaNs last, as NumPy sorts.
+    fn compare(&self, other: &Self) -> Ordering {
+        self.partial_cmp(other).unwrap_or_else(|| self.is_unordered().cmp(&other.is_unordered()))
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -56,10 +59,6 @@ macro_rules! integers {
                 }
             }
 
-            fn compare(&self, other: &Self) -> Ordering {
-                self.cmp(other)
-            }
-
             fn mean(rows: &[Vec<Self>]) -> Self {
                 let values: Vec<i128> = rows.concat().into_iter().map(i128::from).collect();
                 // floor(sum / n + 1 / 2)
@@ -88,10 +87,6 @@ macro_rules! floats {
                     6..12 => ((random >> 8) % 4) as Self,
                     _ => (random as i64 >> 8) as Self / 1e9,
                 }
-            }
-
-            fn compare(&self, other: &Self) -> Ordering {
-                self.partial_cmp(other).unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
             }
 
             fn mean(rows: &[Vec<Self>]) -> Self {

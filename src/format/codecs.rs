@@ -143,7 +143,7 @@ impl Chain {
         match &self.packing {
             BytesCodec::Elements { .. } => 0,
             BytesCodec::Shard(shard) => {
-                let inner = shard.table.chunks().saturating_mul(shard.chain.index_bytes());
+                let inner = shard.table.chunks.saturating_mul(shard.chain.index_bytes());
                 shard.table.bytes().saturating_add(inner)
             }
         }

@@ -39,10 +39,6 @@ pub(crate) enum Files {
 
 impl Layout {
     /// Checks what a parser took over as it stood: every product fits, every chunk divides its file.
-    ///
-    /// # Errors
-    ///
-    /// A reason.
     pub(crate) fn check(self) -> Result<Self, Refusal> {
         let dimensions = self.shape.len();
         if dimensions > DIMENSIONS_MAX {

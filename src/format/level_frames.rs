@@ -22,12 +22,6 @@ pub(crate) struct LevelFrames {
     apart: u64,
 }
 
-/// A place among the planes of all stacks, and one among the frames of a plane.
-struct Row {
-    row: u64,
-    within: u64,
-}
-
 impl LevelFrames {
     /// Of an image of this order, whose z is an outer dimension.
     pub(crate) fn new(order: &Order, z: usize, factor: u64) -> Self {
@@ -54,8 +48,9 @@ impl LevelFrames {
         self.apart
     }
 
-    fn row(&self, number: u64) -> Row {
-        Row { row: number / self.apart, within: number % self.apart }
+    /// The frame's place among the planes of all stacks, and among the frames of its plane.
+    fn row(&self, number: u64) -> (u64, u64) {
+        (number / self.apart, number % self.apart)
     }
 
     /// The plane of the level that a plane becomes a part of, both among those of all stacks. It is none that comes
@@ -69,14 +64,14 @@ impl LevelFrames {
 
     /// The frame of the level that a frame becomes a part of.
     pub(crate) fn number(&self, number: u64) -> u64 {
-        let Row { row, within } = self.row(number);
+        let (row, within) = self.row(number);
         self.level_row(row) * self.apart + within
     }
 
     /// The frames that a frame of the level is made of: the first, and how many there are, [`apart`](Self::apart) from
     /// each other.
     pub(crate) fn sources(&self, number: u64) -> (u64, u64) {
-        let Row { row, within } = self.row(number);
+        let (row, within) = self.row(number);
         let (first, count) = match self.planes {
             Some(planes) => {
                 let of_level = planes.div_ceil(self.factor);
@@ -93,14 +88,14 @@ impl LevelFrames {
         let Some(last) = range.end.checked_sub(1).filter(|last| *last >= range.start) else {
             return [0..0, 0..0, 0..0];
         };
-        let (first, last) = (self.row(range.start), self.row(last));
+        let ((first, from), (last, to)) = (self.row(range.start), self.row(last));
         let start = |row: u64| self.level_row(row) * self.apart;
-        if first.row == last.row {
-            return [start(first.row) + first.within..start(first.row) + last.within + 1, 0..0, 0..0];
+        if first == last {
+            return [start(first) + from..start(first) + to + 1, 0..0, 0..0];
         }
-        let head = start(first.row) + first.within..start(first.row) + self.apart;
-        let tail = start(last.row)..start(last.row) + last.within + 1;
-        let between = first.row + 1..last.row;
+        let head = start(first) + from..start(first) + self.apart;
+        let tail = start(last)..start(last) + to + 1;
+        let between = first + 1..last;
         let whole = if between.is_empty() { 0..0 } else { start(between.start)..start(between.end - 1) + self.apart };
         [head, whole, tail]
     }

@@ -56,7 +56,7 @@ pub(super) fn is_sharding(codec: &Value) -> bool {
 
 /// The codec of shards with this index, of chunks of this shape and these codecs.
 pub(super) fn document(chunk_shape: &[u64], codecs: &[Value], index: TableLayout) -> Value {
-    let endian = if index.is_big_endian() { "big" } else { "little" };
+    let endian = if index.big_endian { "big" } else { "little" };
     let mut index_codecs = vec![json!({"name": "bytes", "configuration": {"endian": endian}})];
     index_codecs.extend(index.has_checksum().then(|| json!({"name": "crc32c"})));
     json!({

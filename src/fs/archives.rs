@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 
 use super::system::FileExt;
-use crate::format::zip::parse::{DirectoryRange, END64_BYTES_NEEDED, Entry, TAIL_BYTES_MAX, Tail, end64, tail};
+use crate::format::zip::directory::END64_BYTES;
+use crate::format::zip::parse::{DirectoryRange, Entry, TAIL_BYTES_MAX, Tail, end64, tail};
 
 /// The entries of an archive by their names, and where its directory begins.
 type Listed = (BTreeMap<String, Entry>, u64);
@@ -21,7 +22,7 @@ pub(crate) fn directory(file: &File, len: u64) -> io::Result<Result<Listed, Stri
     let place = match tail(&last, len) {
         Ok(Tail::Directory(place)) => place,
         Ok(Tail::End64(at)) => {
-            let mut bytes = [0; END64_BYTES_NEEDED];
+            let mut bytes = [0; END64_BYTES];
             file.read_exact_at(&mut bytes, at)?;
             match end64(&bytes, at) {
                 Ok(place) => place,
@@ -94,9 +95,9 @@ mod paths {
     pub(crate) struct InArchive {
         archive: Arc<OpenArchive>,
         /// Of the archive itself.
-        root: PathBuf,
-        /// Empty for the root.
-        key: String,
+        pub(crate) root: PathBuf,
+        /// The name in the archive; empty for its root.
+        pub(crate) key: String,
     }
 
     /// A file in an archive: a range of it.
@@ -182,14 +183,6 @@ mod paths {
     }
 
     impl InArchive {
-        pub(crate) fn root(&self) -> &Path {
-            &self.root
-        }
-
-        pub(crate) fn key(&self) -> &str {
-            &self.key
-        }
-
         /// The file that stands where a folder around this would.
         pub(crate) fn file_above(&self) -> Option<PathBuf> {
             let mut above = self.key.match_indices('/').map(|(at, _)| &self.key[..at]);

@@ -88,13 +88,9 @@ fn keep_below(new: &Path, old: Option<&Path>, around: &Metadata) -> io::Result<(
 /// Whether what takes the place of `old` can have its owner and its group.
 pub(crate) fn may_keep_owner(old: &Path) -> bool {
     let Ok(old) = fs::metadata(old) else { return true };
+    let is_among = |group| getgroups().is_ok_and(|groups| groups.iter().any(|known| known.as_raw() == group));
     let is_in = |group: u32| group == getegid().as_raw() || is_among(group);
     geteuid().is_root() || (old.uid() == geteuid().as_raw() && is_in(old.gid()))
-}
-
-/// Whether the process is in a group beside its own.
-fn is_among(group: u32) -> bool {
-    getgroups().is_ok_and(|groups| groups.iter().any(|known| known.as_raw() == group))
 }
 
 fn keep_owner(new: &Path, was: &Metadata) {

@@ -45,10 +45,6 @@ fn root_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// Refuses a file or folder to which a link leads out of what a caller named.
-///
-/// # Errors
-///
-/// A reason, with where it leads.
 pub(crate) fn check(path: &Path) -> Result<(), Refusal> {
     if are_followed() {
         return Ok(());
@@ -67,10 +63,6 @@ pub(crate) fn check(path: &Path) -> Result<(), Refusal> {
 }
 
 /// Refuses a file in a folder that nobody named, if a link leads to it out of that folder.
-///
-/// # Errors
-///
-/// [`Error::Unsupported`] with where it leads.
 #[cfg(feature = "offline")]
 pub(crate) fn check_within(root: &Path, path: &Path) -> Result<()> {
     let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };

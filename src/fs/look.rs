@@ -206,7 +206,7 @@ pub(crate) fn identity(path: &Path) -> io::Result<(Identity, String)> {
     match fs::metadata(path) {
         Ok(metadata) => Ok((Identity::from(&metadata), String::new())),
         Err(error) if error.kind() == ErrorKind::NotADirectory => match archives::find(path) {
-            Ok(Some(place)) => Ok((place.identity()?, place.key().to_owned())),
+            Ok(Some(place)) => Ok((place.identity()?, place.key)),
             _ => Err(error),
         },
         Err(error) => Err(error),
@@ -218,7 +218,7 @@ pub(crate) fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.kind() == ErrorKind::NotADirectory => match archives::find(path) {
             Ok(Some(place)) if place.is_file() || place.is_folder() => {
-                Ok(fs::canonicalize(place.root())?.join(place.key()))
+                Ok(fs::canonicalize(place.root)?.join(place.key))
             }
             _ => Err(error),
         },

@@ -9,13 +9,12 @@
 //! No call writes to what another one makes, or to what it finds under such a name, be it a link or a pipe. What a kill
 //! has left is locked by nobody, and removed by the next call for the same path.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::identity::Identity;
-use super::publish::sync_folder_of;
+use super::publish::{hidden, sync_folder_of};
 #[cfg(feature = "offline")]
 use super::publish::{publish, publish_new};
 use super::system::{self, has_no_locks, open_folder, open_unfollowed, rename_new, try_lock};
@@ -36,10 +35,6 @@ pub(crate) struct OutputFolder(Output);
 
 impl OutputFile {
     /// Creates a file for `path`, whose folder is there, under a name of its own.
-    ///
-    /// # Errors
-    ///
-    /// As the system reports them.
     pub fn create(path: &Path) -> io::Result<Self> {
         let make = |at: &Path| File::options().read(true).write(true).create_new(true).open(at);
         Output::begin(path, make).map(Self)
@@ -155,25 +150,16 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What stands before the random part of a name.
-fn start(path: &Path) -> OsString {
-    let mut start = OsString::from(".");
-    start.push(path.file_name().unwrap_or_default());
-    start.push(".");
-    start
-}
-
 fn random_name(path: &Path) -> io::Result<PathBuf> {
     let mut random = [0; DIGITS / 2];
     system::random(&mut random)?;
-    let mut name = start(path);
-    name.push(format!("{:0DIGITS$x}{END}", u32::from_ne_bytes(random)));
-    Ok(path.with_file_name(name))
+    Ok(hidden(path, &format!("{:0DIGITS$x}{END}", u32::from_ne_bytes(random))))
 }
 
 /// Removes what killed calls have left for `path`. Best effort: it is in nobody's way.
 fn remove_leftovers(path: &Path) {
-    let start = start(path);
+    let start = hidden(path, "");
+    let Some(start) = start.file_name() else { return };
     let is_one = |name: &[u8]| {
         let rest = name.strip_prefix(start.as_encoded_bytes()).and_then(|rest| rest.strip_suffix(END.as_bytes()));
         rest.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))

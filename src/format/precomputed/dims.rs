@@ -15,13 +15,11 @@ pub(super) struct Dims {
 impl Dims {
     /// Those that the writer had, if it says so.
     pub(super) fn new(own: &Value, channels: u64) -> Result<Self, Refusal> {
-        let usual = || {
-            let dims = [("c", CHANNEL), ("z", Z), ("y", Y), ("x", X)];
-            let (names, roles) =
-                dims.into_iter().skip(usize::from(channels == 1)).map(|(name, role)| (name.to_owned(), role)).unzip();
-            Self { names, roles }
+        let Some((names, channel)) = provenance::dimensions(own) else {
+            let dims = [("c", CHANNEL), ("z", Z), ("y", Y), ("x", X)].into_iter().skip(usize::from(channels == 1));
+            let (names, roles) = dims.map(|(name, role)| (name.to_owned(), role)).unzip();
+            return Ok(Self { names, roles });
         };
-        let Some((names, channel)) = provenance::dimensions(own) else { return Ok(usual()) };
         let wrong = || format!("the writer's dimensions are {}, which a volume can't have", render_line(names));
         let names: Option<Vec<String>> =
             names.as_array().and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());

@@ -51,7 +51,7 @@ pub(super) const END64: [u8; 4] = *b"PK\x06\x06";
 pub(super) const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 pub(super) const END: [u8; 4] = *b"PK\x05\x06";
 pub(super) const ENTRY_BYTES: usize = 46;
-pub(super) const END64_BYTES: usize = 56;
+pub(crate) const END64_BYTES: usize = 56;
 pub(super) const LOCATOR_BYTES: usize = 20;
 pub(super) const END_BYTES: usize = 22;
 

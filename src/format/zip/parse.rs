@@ -27,12 +27,9 @@ pub(crate) struct DirectoryRange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
     Directory(DirectoryRange),
-    /// The directory's place is said here, in [`END64_BYTES_NEEDED`] bytes.
+    /// The directory's place is said here, in [`END64_BYTES`] bytes.
     End64(u64),
 }
-
-/// How much [`end64`] needs.
-pub(crate) const END64_BYTES_NEEDED: usize = END64_BYTES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
@@ -49,11 +46,7 @@ pub(crate) struct Entry {
     pub(crate) header_at: u64,
 }
 
-/// Looks for the end in `tail`, the last bytes of an archive of `len` bytes.
-///
-/// # Errors
-///
-/// A reason when there is none, or when it is that of one of several parts.
+/// Looks for the end in `tail`, the last bytes of an archive of `len` bytes, which must not be one of several parts.
 pub(crate) fn tail(tail: &[u8], len: u64) -> Result<Tail, String> {
     let is_end = |&at: &usize| {
         let comment = u16_at(tail, at + 20).map_or(usize::MAX, usize::from);
@@ -87,10 +80,6 @@ pub(crate) fn tail(tail: &[u8], len: u64) -> Result<Tail, String> {
 const PARTS: &str = "is one of several parts of an archive; an OME-Zarr is never split";
 
 /// What the ZIP64 end at `at` says.
-///
-/// # Errors
-///
-/// A reason when it is none.
 pub(crate) fn end64(bytes: &[u8], at: u64) -> Result<DirectoryRange, String> {
     if !bytes.starts_with(&END64) || bytes.len() < END64_BYTES {
         return Err(format!("at {at} there is no ZIP64 end"));
@@ -245,10 +234,6 @@ fn check_apart(entries: &BTreeMap<String, Entry>) -> Result<(), String> {
 
 /// Where an entry's bytes begin, as its local header at `at` says, of which `bytes` are the first. It must be of this
 /// name, and the entry must end at `end` or before.
-///
-/// # Errors
-///
-/// A reason otherwise.
 pub(crate) fn data_at(bytes: &[u8], name: &str, entry: &Entry, end: u64) -> Result<u64, String> {
     let at = entry.header_at;
     let wrong = || format!("at {at} there is no header of {name}");

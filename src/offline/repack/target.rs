@@ -139,7 +139,7 @@ fn index_of(shard: &[u64], chunk: &[u64], old: Option<TableLayout>, options: &Re
     let checksum = options.index_checksum.or(old.map(TableLayout::has_checksum)).unwrap_or(true);
     let per_shard: Vec<u64> = shard.iter().zip(chunk).map(|(shard, chunk)| shard / chunk).collect();
     let index = product(&per_shard).and_then(|chunks| TableLayout::new(chunks, location, checksum));
-    let big_endian = old.is_some_and(TableLayout::is_big_endian);
+    let big_endian = old.is_some_and(|table| table.big_endian);
     index.map(|index| index.in_byte_order(big_endian)).ok_or_else(|| {
         let reason = format!("shards of {shard:?} hold too many chunks of {chunk:?}");
         Error::config("shard", format_args!("{shard:?}"), reason)
