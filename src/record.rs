@@ -193,5 +193,5 @@ fn whole_number(value: FieldValue) -> Option<i128> {
 #[cold]
 fn does_not_fit(value: FieldValue, field: &RecordColumn) -> Error {
     let reason = format!("{value} does not fit {}, which holds {}", field.dtype, field.dtype.holds());
-    Error::Record { field: quoted(&field.name).to_string(), reason }
+    Error::Record { field: quoted(&field.name), reason }
 }

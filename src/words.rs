@@ -1,7 +1,6 @@
 //! Numbers and quotations in sentences, and what others say, in words of their users.
 
-use std::fmt::{self, Display, Write as _};
-#[cfg(feature = "offline")]
+use std::fmt::{self, Display};
 use std::path::Path;
 
 /// A number with what it counts: `1 file`, `2 files`.
@@ -26,37 +25,26 @@ pub const HAS: [&str; 2] = ["has", "have"];
 pub const WAS: [&str; 2] = ["was", "were"];
 
 /// A text in quotes and in one line. What could not be seen is written as C, Python and JSON write it, too.
-pub fn quoted<T: AsRef<str>>(text: T) -> Quoted<T> {
-    Quoted(text)
-}
-
-/// What [`quoted`] makes.
-#[derive(Debug, Clone, Copy)]
-pub struct Quoted<T>(T);
-
-impl<T: AsRef<str>> Display for Quoted<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for character in self.0.as_ref().chars() {
-            match character {
-                '"' | '\\' => write!(f, "\\{character}")?,
-                '\n' => f.write_str("\\n")?,
-                '\r' => f.write_str("\\r")?,
-                '\t' => f.write_str("\\t")?,
-                // Only what is written as it is has no escape of several characters.
-                _ if character == '\'' || character.escape_debug().len() == 1 => f.write_char(character)?,
-                '\0'..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(character))?,
-                _ => write!(f, "\\U{:08x}", u32::from(character))?,
-            }
+pub fn quoted(text: impl AsRef<str>) -> String {
+    let mut quoted = String::from('"');
+    for character in text.as_ref().chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\n' => quoted += "\\n",
+            '\r' => quoted += "\\r",
+            '\t' => quoted += "\\t",
+            // Only what is written as it is has no escape of several characters.
+            _ if character == '\'' || character.escape_debug().len() == 1 => quoted.push(character),
+            '\0'..='\u{ffff}' => quoted += &format!("\\u{:04x}", u32::from(character)),
+            _ => quoted += &format!("\\U{:08x}", u32::from(character)),
         }
-        f.write_char('"')
     }
+    quoted + "\""
 }
 
 /// A node of a tree by its name, in quotes: that of the root is empty.
-#[cfg(feature = "offline")]
 pub(crate) fn node(name: &str) -> String {
-    if name.is_empty() { "the root".to_owned() } else { quoted(name).to_string() }
+    if name.is_empty() { "the root".to_owned() } else { quoted(name) }
 }
 
 /// What the system says, without the number that Rust puts behind it.
@@ -135,7 +123,6 @@ pub fn log_source(module: &str) -> &str {
 }
 
 /// A path as a word of a command line.
-#[cfg(feature = "offline")]
 pub(crate) fn shell_word(path: &Path) -> String {
     let path = path.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+=:@,".contains(c);
@@ -150,7 +137,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(feature = "offline")]
     fn a_path_is_one_word_of_a_shell() {
         for (path, word) in [("a/b.zarr", "a/b.zarr"), ("my images/b", "'my images/b'"), ("it's", "'it'\\''s'")] {
             assert_eq!(shell_word(Path::new(path)), word);
@@ -166,7 +152,7 @@ mod tests {
             ("🙂\u{e0001}", r#""🙂\U000e0001""#),
         ];
         for (text, expected) in cases {
-            assert_eq!(quoted(text).to_string(), expected);
+            assert_eq!(quoted(text), expected);
         }
     }
 

@@ -27,11 +27,8 @@ use crate::error::{Error, Refusal, Result};
 use crate::json::render_line;
 use crate::words::quoted;
 
-/// The document of an array.
 pub(crate) const ARRAY: &str = ".zarray";
-/// The document of a group.
 pub(crate) const GROUP: &str = ".zgroup";
-/// The attributes of either.
 pub(crate) const ATTRIBUTES: &str = ".zattrs";
 
 /// What a document says of the grids.
@@ -117,7 +114,7 @@ pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Ref
         None => (chunks.clone(), None),
         Some(shards) => {
             if shard_format.as_deref() != Some("indexed") {
-                let said = shard_format.as_deref().map_or_else(|| "no format".into(), |name| quoted(name).to_string());
+                let said = shard_format.as_deref().map_or_else(|| "no format".into(), quoted);
                 return Refusal::unsupported(format!("shards {shards:?} of {said} are not read here; \"indexed\" is"));
             }
             let (shape, table) = document::shards(shards, &chunks, "shards")?;
