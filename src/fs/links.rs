@@ -46,31 +46,31 @@ fn root_of(path: &Path) -> Option<PathBuf> {
 
 /// Refuses a file or folder to which a link leads out of what a caller named.
 pub(crate) fn check(path: &Path) -> Result<(), Refusal> {
-    if are_followed() {
-        return Ok(());
-    }
     // As a rule there is no link, above or below; a look at the path alone opens no file.
-    if has_no_links(path) {
+    if are_followed() || has_no_links(path) {
         return Ok(());
     }
     let root = absolute(path).ok().and_then(|path| root_of(&path));
-    // What is not there is told by whoever looks for it.
-    let (Some(Ok(root)), Ok(file)) = (root.map(|root| root.canonicalize()), path.canonicalize()) else { return Ok(()) };
-    if file.starts_with(&root) {
-        return Ok(());
-    }
-    Err(leads_out(&root, &file))
+    root.map_or(Ok(()), |root| refuse_out_of(&root, path))
 }
 
 /// Refuses a file in a folder that nobody named, if a link leads to it out of that folder.
-#[cfg(feature = "offline")]
 pub(crate) fn check_within(root: &Path, path: &Path) -> Result<()> {
     let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
+    refuse_out_of(root, path).map_err(|reason| Error::format(path, reason))
+}
+
+fn refuse_out_of(root: &Path, path: &Path) -> Result<(), Refusal> {
+    // What is not there is told by whoever looks for it.
     let (Ok(root), Ok(file)) = (root.canonicalize(), path.canonicalize()) else { return Ok(()) };
     if are_followed() || file.starts_with(&root) {
         return Ok(());
     }
-    Err(Error::format(path, leads_out(&root, &file)))
+    Err(Refusal::Unsupported(format!(
+        "is, or lies behind, a link out of {} to {}; if you trust it, call follow_links_anywhere",
+        root.display(),
+        file.display()
+    )))
 }
 
 /// Whether an error says that nothing is there, be it because links lead round and round.
@@ -80,7 +80,6 @@ pub(crate) fn leads_nowhere(error: &io::Error) -> bool {
 
 /// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not
 /// fetched.
-#[cfg(feature = "offline")]
 pub(crate) fn refuse_dangling(path: &Path) -> Result<()> {
     let exists = |path: &&Path| std::fs::symlink_metadata(path).is_ok();
     match path.ancestors().find(exists).filter(|nearest| nearest.is_symlink() && !nearest.exists()) {
@@ -95,14 +94,6 @@ pub(crate) fn refuse_dangling(path: &Path) -> Result<()> {
 
 pub(crate) fn are_followed() -> bool {
     ANYWHERE.load(Relaxed)
-}
-
-fn leads_out(root: &Path, file: &Path) -> Refusal {
-    Refusal::Unsupported(format!(
-        "is, or lies behind, a link out of {} to {}; if you trust it, call follow_links_anywhere",
-        root.display(),
-        file.display()
-    ))
 }
 
 /// Refuses to change what only a symbolic link makes part of the folder `root`, which is named without links.
