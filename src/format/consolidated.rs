@@ -1,6 +1,5 @@
 //! Consolidated metadata, in both directions: what one document says of all nodes below its group. Zarr v3 has it in
 //! the group's own document, Zarr v2 in one of its own.
-#![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 use std::path::Path;
 
@@ -17,28 +16,22 @@ pub(crate) const NO_METADATA: &str = "have no object `metadata`, in which the no
 /// What is there in Zarr v2, by the key of its document.
 const FORMAT: &str = "zarr_consolidated_format";
 
-/// What a group says of the nodes below it.
-#[derive(Debug)]
+/// What a group says of the nodes below it: all that is read of the document of a group of Zarr v3, whose attributes
+/// may list many frames that are missing.
+#[derive(Debug, Deserialize)]
 pub(crate) struct ConsolidatedMetadata {
+    #[serde(default, rename = "consolidated_metadata")]
     said: Value,
+    #[serde(skip)]
     pub(crate) is_zarr2: bool,
 }
 
-/// All that is read of the document of a group: its attributes may list many frames that are missing.
-#[derive(Debug, Deserialize)]
-pub(crate) struct GroupDocument {
-    #[serde(default)]
-    consolidated_metadata: Value,
-}
-
-impl GroupDocument {
-    pub(crate) fn consolidated(self) -> Option<ConsolidatedMetadata> {
-        let said = self.consolidated_metadata;
-        (!said.is_null()).then_some(ConsolidatedMetadata { said, is_zarr2: false })
-    }
-}
-
 impl ConsolidatedMetadata {
+    /// `None` where a document says nothing of them.
+    pub(crate) fn if_any(self) -> Option<Self> {
+        (!self.said.is_null()).then_some(self)
+    }
+
     pub(crate) fn of_zarr2(said: Value) -> Self {
         Self { said, is_zarr2: true }
     }
@@ -176,8 +169,8 @@ mod tests {
         assert!(add(&mut nodes, ["a", "a/b"].into_iter()) && !add(&mut nodes, ["a"].into_iter()));
         let mut document = json!({"node_type": "group"});
         put(&mut document, zarr3(nodes));
-        let read: GroupDocument = serde_json::from_value(document.clone()).unwrap();
-        let said = read.consolidated().unwrap();
+        let read: ConsolidatedMetadata = serde_json::from_value(document.clone()).unwrap();
+        let said = read.if_any().unwrap();
         assert_eq!((nodes_of(&said), said.fault()), (vec![("a", false), ("a/b", true)], None));
         assert!(said.names("a/b") && !said.names("c"));
         assert!(take(&mut document).is_some() && of(&document).is_none());

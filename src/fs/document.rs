@@ -12,7 +12,7 @@ use super::links;
 use super::system::FileExt;
 use crate::codec;
 use crate::error::{Error, Refusal, Result};
-use crate::format::consolidated::{ConsolidatedMetadata, GroupDocument, OF_ZARR2};
+use crate::format::consolidated::{ConsolidatedMetadata, OF_ZARR2};
 use crate::format::zarr3;
 use crate::format::zip::Content;
 use crate::format::zip::parse::{Entry, Method};
@@ -31,10 +31,9 @@ pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
     read_as(path)
 }
 
-/// The consolidated metadata of the group at `folder`, if there are some.
 pub(crate) fn consolidated(folder: &Path) -> Result<Option<ConsolidatedMetadata>> {
     match read_as(&folder.join(zarr3::DOCUMENT))? {
-        Some(document) => Ok(GroupDocument::consolidated(document)),
+        Some(document) => Ok(ConsolidatedMetadata::if_any(document)),
         None => Ok(read(&folder.join(OF_ZARR2))?.map(ConsolidatedMetadata::of_zarr2)),
     }
 }
@@ -44,7 +43,6 @@ fn read_as<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     parse(&bytes).map(Some).map_err(|error| Error::format(path, unparsed(&error)))
 }
 
-/// Why a text can't be parsed.
 fn unparsed(error: &serde_json::Error) -> Refusal {
     let text = error.to_string();
     let unsupported = |what: &str| Refusal::Unsupported(format!("{what}, which is not read here"));
