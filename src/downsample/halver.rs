@@ -8,7 +8,6 @@ use crate::pixels::Plane;
 #[derive(Debug)]
 pub(crate) struct Halver {
     downsampler: Downsampler,
-    pixel_bytes: usize,
     /// Whether rows and columns are halved.
     halved: [bool; 2],
     /// Rows in which every pixel stands twice.
@@ -17,8 +16,7 @@ pub(crate) struct Halver {
 
 impl Halver {
     pub(crate) fn new(method: Method, dtype: Dtype, halved: [bool; 2]) -> Self {
-        let downsampler = Downsampler::new(method, dtype);
-        Self { downsampler, pixel_bytes: dtype.size(), halved, doubled: Default::default() }
+        Self { downsampler: Downsampler::new(method, dtype), halved, doubled: Default::default() }
     }
 
     /// Reduces one plane, or two of one size to one. `out` has rows without gaps.
@@ -29,7 +27,7 @@ impl Halver {
         let Plane { rows, columns, .. } = planes[0];
         let [keeps_rows, keeps_columns] = [!self.halved[0] && rows > 1, !self.halved[1] && columns > 1];
         let out_columns = if keeps_columns { columns } else { columns.div_ceil(2) };
-        let out_row_bytes = out_columns * self.pixel_bytes;
+        let out_row_bytes = out_columns * self.downsampler.pixel_bytes;
         match *planes {
             [plane] if !keeps_rows && !keeps_columns => self.downsampler.plane(plane, out, out_row_bytes),
             [first, second] if !keeps_rows && !keeps_columns => {
@@ -48,8 +46,8 @@ impl Halver {
     /// Makes a row of two rows of each plane. What is not halved is taken twice, which changes nothing: no reduction
     /// tells a pixel from two that are equal.
     fn row(&mut self, planes: &[Plane<'_>], pair: [usize; 2], keeps_columns: bool, out: &mut [u8]) {
-        let rows = || planes.iter().flat_map(|plane| pair.map(|y| plane.row(y, self.pixel_bytes)));
-        let pixel_bytes = self.pixel_bytes;
+        let pixel_bytes = self.downsampler.pixel_bytes;
+        let rows = || planes.iter().flat_map(|plane| pair.map(|y| plane.row(y, pixel_bytes)));
         if keeps_columns {
             for (row, doubled) in rows().zip(&mut self.doubled) {
                 doubled.clear();

@@ -16,7 +16,10 @@ pub(super) trait Pixel: Copy + PartialOrd {
     fn mean(planes: &[[Self; 4]]) -> Self;
     /// The mean of two pixels, rounded in the same way.
     fn middle(self, other: Self) -> Self;
-    fn is_nan(self) -> bool;
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        false
+    }
 }
 
 macro_rules! pixel {
@@ -66,11 +69,6 @@ macro_rules! narrow {
             fn middle(self, other: Self) -> Self {
                 (($sum::from(self) + $sum::from(other) + 1) >> 1) as Self
             }
-
-            #[inline(always)]
-            fn is_nan(self) -> bool {
-                false
-            }
         }
     )+ };
 }
@@ -93,11 +91,6 @@ macro_rules! wide {
             #[inline(always)]
             fn middle(self, other: Self) -> Self {
                 (self >> 1) + (other >> 1) + (((self & 1) + (other & 1) + 1) >> 1)
-            }
-
-            #[inline(always)]
-            fn is_nan(self) -> bool {
-                false
             }
         }
     )+ };
