@@ -34,7 +34,10 @@ impl Lock {
     /// [`Error::Locked`] when another writer holds it.
     pub(crate) fn take(root: &Path) -> Result<Self> {
         if fs::metadata(root).is_ok_and(|found| found.is_file()) {
-            return Self::take_file(root);
+            let open = File::options().read(true).write(true).open(root);
+            let file = open.map_err(|error| Error::io("open", root, error))?;
+            hold_in_spite_of_looks(&file, root)?;
+            return Ok(Self::held(root.to_path_buf(), file, true));
         }
         let path = root.join(LOCK_FILE);
         loop {
@@ -59,14 +62,6 @@ impl Lock {
                 return Ok(Self::held(path, file, false));
             }
         }
-    }
-
-    /// The same, of a dataset that is one file.
-    fn take_file(path: &Path) -> Result<Self> {
-        let open = File::options().read(true).write(true).open(path);
-        let file = open.map_err(|error| Error::io("open", path, error))?;
-        hold_in_spite_of_looks(&file, path)?;
-        Ok(Self::held(path.to_path_buf(), file, true))
     }
 
     /// The folder has another path now: there its file is removed at the end.
@@ -155,7 +150,9 @@ impl Lock {
                 } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     folders.push(entry.path());
                     // A tool works in a folder that it has locked itself; nobody works in what can't be opened.
-                    if name.to_str().is_some_and(is_work) && let Ok(file) = open_folder(&entry.path()) {
+                    if name.to_str().is_some_and(is_work)
+                        && let Ok(file) = open_folder(&entry.path())
+                    {
                         held = hold(&file, false, &entry.path());
                     }
                 }
@@ -216,7 +213,6 @@ impl Drop for FileLock {
     }
 }
 
-/// What a lock file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Share,
