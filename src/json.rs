@@ -4,7 +4,6 @@
 //! does not have, and numbers of any size; an integer may be `-0`. Such a token becomes a string, a zero character and
 //! the token, and a token again when the document is written. So that no string of a document is one of these, those
 //! that begin with a zero character get another one before it meanwhile.
-#![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 use std::fs::File;
 use std::io::{self, Read};

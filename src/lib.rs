@@ -44,7 +44,7 @@
 //! A *layer* is the frames that one row of chunks needs: as many as a chunk is deep. A *tile* is a rectangle of a
 //! layer; its encoded form is a *chunk*. A *slot* is the byte range in a shard that one chunk may fill.
 
-// What reads the headers of slots stands beside what writes them.
+// What reads the headers of slots, and other parts of the formats, stands beside what writes them.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 mod acquisition;

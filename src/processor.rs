@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 /// Lines of memory are this long wherever [`prefetch`] does something.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE: usize = 64;
 
 /// Defines `Instructions` for the kernels of a module: the scalar ones, NEON, and on x86-64 what follows, from slow to
@@ -129,10 +128,7 @@ pub(crate) fn prefetch(bytes: &[u8]) {
 /// first.
 #[inline]
 pub(crate) fn prefetch_second(bytes: &[u8]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
     bytes.chunks(CACHE_LINE).for_each(|line| prefetch_line(line.as_ptr().addr()));
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = bytes;
 }
 
 /// Asks for one line in the second cache. In the first one it would push out what is in use.

@@ -31,25 +31,18 @@ pub(crate) fn named(value: &Value) -> Option<(&str, Option<&Map<String, Value>>)
 /// A list of sizes in a document; `what`: what the document calls it.
 pub(super) fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, Refusal> {
     let list = value.unwrap_or(&Value::Null);
-    Vec::<u64>::deserialize(list).map_err(|error| {
-        let Refusal::Unsupported(reason) = unlike(&error) else {
-            return format!(
-                "{what} is {}; expected a list of sizes, which are whole numbers from 0 on",
-                render_line(list)
-            )
-            .into();
-        };
-        Refusal::Unsupported(format!("{what}: {reason}"))
+    Vec::<u64>::deserialize(list).map_err(|error| match unlike(&error) {
+        Refusal::Unsupported(reason) => Refusal::Unsupported(format!("{what}: {reason}")),
+        Refusal::Corrupt(_) => {
+            let list = render_line(list);
+            format!("{what} is {list}; expected a list of sizes, which are whole numbers from 0 on").into()
+        }
     })
 }
 
 pub(super) fn check_attributes(attributes: Option<&Value>) -> Result<(), Refusal> {
-    match attributes {
-        Some(attributes) if !attributes.is_object() => {
-            Err(format!("its attributes are {}; expected an object", render_line(attributes)).into())
-        }
-        _ => Ok(()),
-    }
+    let Some(other) = attributes.filter(|attributes| !attributes.is_object()) else { return Ok(()) };
+    Err(format!("its attributes are {}; expected an object", render_line(other)).into())
 }
 
 /// A field of a document, what it may be, and this in words.

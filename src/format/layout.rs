@@ -154,7 +154,6 @@ impl Layout {
     }
 
     /// Whether the format wants to know how far apart pixels are, and the document does not say it.
-    #[cfg(feature = "offline")]
     pub(crate) fn lacks_resolution(&self) -> bool {
         self.volume().is_some_and(|volume| volume.resolution.is_none())
     }

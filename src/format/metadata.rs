@@ -32,12 +32,9 @@ impl Metadata {
         // Limits of this reader: the array may be right.
         let refused = |reason: String| Err(Error::unsupported(path, reason));
         let Self { layout, dtype, .. } = &self;
-        match bytes(&layout.chunk_shape, *dtype) {
-            Some(bytes) if bytes <= CHUNK_BYTES_MAX => {}
-            _ => {
-                let chunk = &layout.chunk_shape;
-                return refused(format!("chunks of {chunk:?} are over {CHUNK_BYTES_MAX} bytes; smaller ones are read"));
-            }
+        if bytes(&layout.chunk_shape, *dtype).is_none_or(|bytes| bytes > CHUNK_BYTES_MAX) {
+            let chunk = &layout.chunk_shape;
+            return refused(format!("chunks of {chunk:?} are over {CHUNK_BYTES_MAX} bytes; smaller ones are read"));
         }
         if product(&layout.shape).is_none() {
             return refused(format!("shape {:?} has more than 2^64 elements; fewer are read", layout.shape));

@@ -25,7 +25,6 @@ pub(crate) mod index;
 pub(crate) mod keys;
 pub(crate) mod layout;
 pub(crate) mod level_frames;
-#[cfg(feature = "offline")]
 pub(crate) mod manifest;
 mod metadata;
 pub(crate) mod ngff;
@@ -43,11 +42,9 @@ pub(crate) mod zip;
 use serde_json::{Value, json};
 
 use crate::config::Dialect;
-#[cfg(feature = "offline")]
-pub(crate) use document::named;
-#[cfg(feature = "offline")]
-pub(crate) use document::names_to_json;
 pub(crate) use document::{DIMENSION_NAMES, Document};
+#[cfg(feature = "offline")]
+pub(crate) use document::{named, names_to_json};
 pub(crate) use image::{ImageDescription, put_ome};
 use layout::Layout;
 pub(crate) use metadata::Metadata;

@@ -40,7 +40,6 @@ pub(crate) const OME: &str = "ome";
 /// How many ranges of missing frames the attributes name; the count goes on beyond.
 pub(crate) const MISSING_RANGES_MAX: usize = 10_000;
 
-/// The most frames that a writer numbers.
 pub(crate) const FRAMES_MAX: u64 = 1 << 56;
 
 #[derive(Debug, Clone)]
@@ -224,7 +223,6 @@ pub(super) fn put_dimensions(own: &mut Value, names: &[String], channel: Option<
     own[CHANNEL_DIMENSION] = json!(channel.map(|channel| &names[channel]));
 }
 
-/// Which dimension became a volume's channels.
 pub(crate) fn channel_dimension(attributes: &Map<String, Value>) -> Option<&str> {
     attributes.get(ATTRIBUTE).filter(|said| is_own(said))?.get(CHANNEL_DIMENSION)?.as_str()
 }

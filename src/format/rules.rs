@@ -2,9 +2,7 @@
 
 use super::keys::Prefix;
 use crate::config::{Dialect, OmeVersion};
-use crate::dtype::Dtype;
-#[cfg(feature = "offline")]
-use crate::dtype::ElementType;
+use crate::dtype::{Dtype, ElementType};
 
 /// What a format can hold, and what it asks for.
 #[derive(Debug)]
@@ -175,13 +173,10 @@ pub(crate) const fn rules(dialect: Dialect) -> &'static Rules {
 }
 
 /// The names of the formats that an array of these elements can be of.
-#[cfg(feature = "offline")]
 pub(crate) fn holders(element: ElementType) -> Vec<&'static str> {
     Dialect::ALL.iter().filter(|dialect| holds(**dialect, element)).map(|dialect| dialect.name()).collect()
 }
 
-/// Whether an array of these elements can be of the format.
-#[cfg(feature = "offline")]
 pub(crate) fn holds(dialect: Dialect, element: ElementType) -> bool {
     let rules = rules(dialect);
     match element {

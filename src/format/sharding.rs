@@ -54,7 +54,6 @@ pub(super) fn is_sharding(codec: &Value) -> bool {
     matches!(named(codec), Some((SHARDING, _)))
 }
 
-/// The codec of shards with this index, of chunks of this shape and these codecs.
 pub(super) fn document(chunk_shape: &[u64], codecs: &[Value], index: TableLayout) -> Value {
     let endian = if index.big_endian { "big" } else { "little" };
     let mut index_codecs = vec![json!({"name": "bytes", "configuration": {"endian": endian}})];

@@ -23,10 +23,8 @@ use crate::error::{Error, Refusal, Result};
 use crate::json::render_line;
 use crate::words::quoted;
 
-/// The name of the document of a group or an array.
 pub(crate) const DOCUMENT: &str = "zarr.json";
 
-/// The key of the document of the node with this name.
 pub(crate) fn document_at(name: &str) -> String {
     if name.is_empty() { DOCUMENT.to_owned() } else { format!("{name}/{DOCUMENT}") }
 }

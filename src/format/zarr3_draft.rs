@@ -132,7 +132,6 @@ pub(crate) fn array_document(root: &Path, name: &str) -> PathBuf {
     document(root, name, ARRAY)
 }
 
-/// The group document of the node of this name.
 pub(crate) fn group_document(root: &Path, name: &str) -> PathBuf {
     document(root, name, GROUP)
 }

@@ -82,7 +82,6 @@ mod paths {
         }
     }
 
-    /// An archive and what it says that it holds.
     #[derive(Debug)]
     pub(crate) struct OpenArchive {
         pub(crate) file: Arc<File>,

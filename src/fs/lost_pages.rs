@@ -69,7 +69,6 @@ struct Spot {
     broken: AtomicBool,
 }
 
-/// Which maps are guarded.
 static TABLE: [Spot; SPOTS] = [const { Spot { pages: AtomicU64::new(0), broken: AtomicBool::new(false) } }; SPOTS];
 
 fn enter(start: usize, len: usize) -> Option<&'static Spot> {

@@ -14,9 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::identity::Identity;
-use super::publish::{hidden, sync_folder_of};
-#[cfg(feature = "offline")]
-use super::publish::{publish, publish_new};
+use super::publish::{hidden, publish, publish_new, sync_folder_of};
 use super::system::{self, has_no_locks, open_folder, open_unfollowed, rename_new, try_lock};
 use crate::error::{Error, Result};
 
@@ -57,7 +55,6 @@ impl OutputFile {
     }
 }
 
-#[cfg(feature = "offline")]
 impl OutputFolder {
     /// Creates a folder for `path`, whose parent is there, under a name of its own.
     pub(crate) fn create(path: &Path) -> Result<Self> {

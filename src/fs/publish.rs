@@ -221,17 +221,13 @@ pub(crate) fn finish_exchange(path: &Path) -> Result<()> {
 /// elsewhere.
 pub(crate) fn folders_below(root: &Path, path: &Path) -> Result<()> {
     let below = path.strip_prefix(root).map_err(|_| Error::format(path, format!("is not below {}", root.display())))?;
+    let reason = "is no folder, or a link to one; nothing is written behind a link";
     let mut folder = root.to_path_buf();
     for name in below.components() {
         folder.push(name);
         match fs::symlink_metadata(&folder) {
             Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => {
-                return Err(Error::conflict(
-                    &folder,
-                    "is no folder, or a link to one; nothing is written behind a link",
-                ));
-            }
+            Ok(_) => return Err(Error::conflict(&folder, reason)),
             Err(_) => match fs::create_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => made.map_err(|error| Error::io("create", &folder, error))?,

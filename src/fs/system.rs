@@ -382,7 +382,6 @@ pub(crate) fn join_descriptors(other: &File, file: &File) {
 }
 
 /// The memory that the system could give without taking it from others.
-#[cfg(feature = "offline")]
 pub(crate) fn available_bytes() -> Option<u64> {
     bytes_of_memory("MemAvailable:")
 }
@@ -403,7 +402,6 @@ fn bytes_of_memory(name: &str) -> Option<u64> {
 }
 
 /// A file that has no name and is only in memory.
-#[cfg(feature = "offline")]
 pub(crate) fn file_in_memory(bytes: &[u8]) -> io::Result<File> {
     let file = File::from(rustix::fs::memfd_create("shardwright", rustix::fs::MemfdFlags::CLOEXEC)?);
     file.write_all_at(bytes, 0)?;

@@ -87,10 +87,7 @@ pub(crate) fn decode(spec: &ShardSpec, raw: &[u8]) -> Result<Vec<Entry>> {
         return Err(Error::codec("minishard index", reason));
     }
     let count = raw.len() / ENTRY_BYTES as usize;
-    let words: Vec<u64> = raw
-        .chunks_exact(8)
-        .map(|word| word.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
-        .collect();
+    let words: Vec<u64> = raw.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let (mut id, mut reached) = (0u64, spec.head_bytes());
     let entries = (0..count).map(|at| {
         id = id.wrapping_add(words[at]);

@@ -44,13 +44,11 @@ pub(crate) use volume::{CHANNEL, X, Y, Z};
 pub(crate) use volume::{GZIP, PACKINGS, packing_of};
 pub(crate) use volume::{Shards, Volume, chunk_ids};
 
-/// The document of a volume.
 pub(crate) const DOCUMENT: &str = "info";
 /// Cloud-volume's file beside it, which says who made the volume.
 pub(crate) const PROVENANCE: &str = "provenance";
 
 /// The members of the document that name folders of other data beside the scales.
-#[cfg(feature = "offline")]
 pub(crate) const FOLDERS: [&str; 3] = ["mesh", "skeletons", "segment_properties"];
 
 const TYPE: &str = "neuroglancer_multiscale_volume";
@@ -125,7 +123,6 @@ pub(crate) fn keys(path: &Path, info: &Value) -> Result<Vec<String>> {
 }
 
 /// What the `info` says of the shape and the type of a scale, which need not be one that is read, in the words of Zarr.
-#[cfg(feature = "offline")]
 pub(crate) fn said_of_scale(info: &Value, key: &str) -> Option<Value> {
     let scale = info["scales"].as_array()?.iter().find(|scale| scale["key"] == key)?;
     let mut shape: Vec<u64> = scale["size"].as_array()?.iter().rev().map(Value::as_u64).collect::<Option<_>>()?;

@@ -21,7 +21,6 @@ const POWERS: [u32; 32] = {
     powers
 };
 
-/// The product of two polynomials.
 const fn product(one: u32, mut other: u32) -> u32 {
     let (mut sum, mut bit) = (0, ONE);
     while bit != 0 {

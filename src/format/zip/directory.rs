@@ -58,7 +58,6 @@ pub(super) const END_BYTES: usize = 22;
 const MADE_BY_UNIX: u16 = 3 << 8 | VERSION;
 const A_FILE: u32 = 0o100_644 << 16;
 
-/// An entry of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named<'a> {
     pub(crate) name: &'a str,

@@ -31,7 +31,7 @@
 //! By these fields an archive is put together again that has lost its directory: headers stand at multiples of 4096
 //! bytes, and behind the room of one comes another.
 
-use super::{Content, FLAGS, IN_ZIP64_LONG, Modified, VERSION, ZIP64_ID, put};
+use super::{Content, FLAGS, IN_ZIP64_LONG, Modified, VERSION, ZIP64_ID, put, u16_at, u32_at, u64_at};
 
 /// The unit of places in an archive of this crate.
 pub(crate) const PAGE: u64 = 4096;
@@ -48,7 +48,6 @@ const MODIFIED_AT: usize = 10;
 const CRC_AT: usize = 14;
 
 /// In place of an archive's own number: its headers tell no more than its directory, and don't stand on pages.
-#[cfg(feature = "offline")]
 pub(crate) const WRITTEN_AT_ONCE: [u8; 16] = [0; 16];
 
 /// Longer names would not leave room for the extra fields.
@@ -109,7 +108,6 @@ pub(crate) fn encode(name: &str, content: Content, modified: Modified, origin: &
 }
 
 /// What a header says that [`encode`] made.
-#[cfg(feature = "offline")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) name: String,
@@ -120,9 +118,7 @@ pub(crate) struct Header {
 }
 
 /// The header at the start of `bytes`, if it is whole and one of this crate's.
-#[cfg(feature = "offline")]
 pub(crate) fn decode(bytes: &[u8]) -> Option<Header> {
-    use super::{u16_at, u32_at, u64_at};
     let name_bytes = usize::from(u16_at(bytes, 26)?);
     let length = FIXED_BYTES + name_bytes + usize::from(u16_at(bytes, 28)?);
     let header = bytes.get(..length).filter(|header| header.starts_with(&SIGNATURE))?;
@@ -155,7 +151,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Header> {
     })
 }
 
-#[cfg(all(test, feature = "offline"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -23,7 +23,6 @@ pub(crate) struct DirectoryRange {
     entries: u64,
 }
 
-/// What the last bytes of an archive say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
     Directory(DirectoryRange),
@@ -37,7 +36,6 @@ pub(crate) enum Method {
     Deflated,
 }
 
-/// An entry as the directory has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) content: Content,

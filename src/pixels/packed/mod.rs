@@ -34,7 +34,10 @@ pub enum Packing {
     Mono10Packed,
     Mono12Packed,
     /// Two bytes a pixel, of whose bits the lowest are unused: 4 where 12 bits are aligned to the left. 0 to 15.
-    Mono16 { big_endian: bool, unused_low_bits: u32 },
+    Mono16 {
+        big_endian: bool,
+        unused_low_bits: u32,
+    },
 }
 
 /// Unpacks pixels of one packing, with the fastest code that this machine runs.
