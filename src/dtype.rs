@@ -185,28 +185,21 @@ pub enum ElementType {
     Raw(u16),
 }
 
-/// Zarr v3 name, bytes an element, bytes of each number in it
-const OTHERS: [(ElementType, &str, usize, usize); 4] = [
-    (ElementType::Bool, "bool", 1, 1),
-    (ElementType::F16, "float16", 2, 2),
-    (ElementType::C64, "complex64", 8, 4),
-    (ElementType::C128, "complex128", 16, 8),
-];
-
 impl ElementType {
     /// All types but raw bytes, of which there are as many as there are lengths.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Dtype::ALL.iter().map(|&dtype| Self::Number(dtype)).chain(OTHERS.map(|row| row.0))
+        Dtype::ALL.iter().map(|&dtype| Self::Number(dtype)).chain([Self::Bool, Self::F16, Self::C64, Self::C128])
     }
 
+    /// Zarr v3 name, bytes an element, bytes of each number in it
     fn row(self) -> (Cow<'static, str>, usize, usize) {
         match self {
             Self::Number(dtype) => (dtype.zarr_name().into(), dtype.size(), dtype.size()),
+            Self::Bool => ("bool".into(), 1, 1),
+            Self::F16 => ("float16".into(), 2, 2),
+            Self::C64 => ("complex64".into(), 8, 4),
+            Self::C128 => ("complex128".into(), 16, 8),
             Self::Raw(bytes) => (format!("r{}", 8 * usize::from(bytes)).into(), bytes.into(), 1),
-            Self::Bool | Self::F16 | Self::C64 | Self::C128 => {
-                let row = OTHERS.iter().find(|row| row.0 == self).expect("the table has every other type");
-                (row.1.into(), row.2, row.3)
-            }
         }
     }
 
