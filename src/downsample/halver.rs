@@ -1,10 +1,9 @@
-//! Halves planes in some directions and not in others.
+//! Halves planes, each or two to one, in some directions and not in others.
 
 use super::{Downsampler, Method};
 use crate::dtype::Dtype;
 use crate::pixels::Plane;
 
-/// Halves planes of one type, each or two to one.
 #[derive(Debug)]
 pub(crate) struct Halver {
     downsampler: Downsampler,

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::base64;
-use super::half;
+use super::{base64, half};
 use crate::config::FillValue;
 use crate::dtype::{Dtype, ElementType};
 use crate::json;

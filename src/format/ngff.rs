@@ -181,12 +181,11 @@ pub(crate) fn series_from_0_4(attributes: &mut Map<String, Value>) {
 
 /// The objects that have a version each in 0.4.
 fn parts(value: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
-    let (one, several) = match value {
-        Value::Object(object) => (Some(object), None),
-        Value::Array(array) => (None, Some(array.iter_mut().filter_map(Value::as_object_mut))),
-        _ => (None, None),
+    let parts = match value {
+        Value::Array(several) => several.as_mut_slice(),
+        one => std::slice::from_mut(one),
     };
-    one.into_iter().chain(several.into_iter().flatten())
+    parts.iter_mut().filter_map(Value::as_object_mut)
 }
 
 #[cfg(test)]

@@ -232,10 +232,6 @@ mod paths {
         }
 
         /// The file's bytes, which may be compressed; `None` where there is no file.
-        ///
-        /// # Errors
-        ///
-        /// When what the directory says is not so.
         pub(crate) fn open(&self) -> Result<Option<Part>> {
             let OpenArchive { file, entries, end } = &*self.archive;
             let Some(entry) = entries.get(&self.key) else { return Ok(None) };

@@ -38,7 +38,14 @@ impl Guard {
     /// Guards `len` bytes from `start`, a map of whole pages. `None` if there are too many already, or if it is larger
     /// than the table can say.
     pub(crate) fn over(start: *const u8, len: usize) -> Option<Self> {
-        enter(start.addr(), len).map(Self)
+        let (first, count) = (start.addr() as u64 >> PAGE_BITS, (len as u64).div_ceil(1 << PAGE_BITS));
+        if count == 0 || count >> COUNT_BITS != 0 || first >> (u64::BITS - COUNT_BITS) != 0 {
+            return None;
+        }
+        let pages = first << COUNT_BITS | count;
+        // Acquire: meets the Release in `Guard::drop`, so that the spot is whole again.
+        let enter = |spot: &&Spot| spot.pages.compare_exchange(0, pages, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        TABLE.iter().find(enter).map(Self)
     }
 
     /// Fails if a page of the map was ever lost.
@@ -70,17 +77,6 @@ struct Spot {
 }
 
 static TABLE: [Spot; SPOTS] = [const { Spot { pages: AtomicU64::new(0), broken: AtomicBool::new(false) } }; SPOTS];
-
-fn enter(start: usize, len: usize) -> Option<&'static Spot> {
-    let (first, count) = (start as u64 >> PAGE_BITS, (len as u64).div_ceil(1 << PAGE_BITS));
-    if count == 0 || count >> COUNT_BITS != 0 || first >> (u64::BITS - COUNT_BITS) != 0 {
-        return None;
-    }
-    let pages = first << COUNT_BITS | count;
-    // Acquire: meets the Release in `Guard::drop`, so that the spot is whole again.
-    let enter = |spot: &&Spot| spot.pages.compare_exchange(0, pages, Ordering::Acquire, Ordering::Relaxed).is_ok();
-    TABLE.iter().find(enter)
-}
 
 /// Notes that the map which holds `address` is broken; false if none does. Async-signal-safe.
 fn breaks(address: usize) -> bool {

@@ -386,7 +386,6 @@ pub(crate) fn available_bytes() -> Option<u64> {
     bytes_of_memory("MemAvailable:")
 }
 
-/// The memory of the machine.
 pub(crate) fn memory_bytes() -> Option<u64> {
     bytes_of_memory("MemTotal:")
 }

@@ -101,10 +101,6 @@ pub(crate) struct Table {
 
 impl Table {
     /// The table of a file of `len` bytes, from the bytes at [`part`](TableLayout::part).
-    ///
-    /// # Errors
-    ///
-    /// A reason when the checksum is wrong.
     pub(crate) fn decode(layout: TableLayout, part: Range, len: u64, mut bytes: Vec<u8>) -> Result<Self, String> {
         if layout.checksum {
             let stored = bytes.split_off(bytes.len().saturating_sub(CRC_BYTES as usize));

@@ -131,7 +131,6 @@ pub(crate) fn said_of_scale(info: &Value, key: &str) -> Option<Value> {
     Some(json!({"shape": shape, "data_type": info["data_type"]}))
 }
 
-/// The `size` in the document of the first scale, as the array's shape says it.
 pub(crate) fn set_size(info: &mut Value, volume: &Volume, shape: &[u64]) {
     let size = volume.xyz(shape, 1);
     if let Some(scale) = info.pointer_mut("/scales/0") {

@@ -219,7 +219,7 @@ impl Volume {
         let [x, y, z] = parts[..] else { return None };
         let start = |(dim, part): (usize, &str)| {
             // The first number may be negative.
-            let (start, _) = part.get(1..)?.split_once('-').map(|(start, _)| (&part[..=start.len()], ()))?;
+            let start = &part[..=part.get(1..)?.find('-')?];
             let start = i128::from(start.parse::<i64>().ok()?) - i128::from(self.voxel_offset[dim]);
             Some(u64::try_from(start).ok()? / self.chunk[dim])
         };
