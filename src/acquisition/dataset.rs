@@ -182,7 +182,7 @@ impl Dataset {
         let room = room::look(&self.root, first, &plans, true)?;
         for ((name, _), (run, _)) in images.iter().zip(&planned) {
             let image = ImageWriter::new(self.root.clone(), Some(name), run.config.clone(), &run.plan)?;
-            image.list(&run.plan);
+            image.list(&run.plan, &run.plan.array.layout.shape);
             begun.push((Arc::new(image), run.plan.clone()));
         }
         let mut documents = Documents::Together(Vec::new());

@@ -133,7 +133,8 @@ impl Collection {
         });
     }
 
-    /// Lists an image no more. Returns the documents that nothing needs any longer.
+    /// Lists an image no more. Returns the documents that nothing needs any longer. Its name can't be used before it is
+    /// [forgotten](Self::forget).
     pub(super) fn unlist(&mut self, name: &str) -> Vec<String> {
         let Some(at) = self.images.iter().position(|image| image.name == name) else { return Vec::new() };
         let ListedImages { field, .. } = self.images.remove(at);

@@ -71,7 +71,7 @@ impl ImageWriter {
         let image = Self::new(root, name, config, plan)?;
         // A storage of the caller's own may panic: what was begun is taken back all the same.
         let write = || {
-            image.list(plan);
+            image.list(plan, &plan.array.layout.shape);
             let documents = &mut Documents::AtOnce(&*image.storage);
             image.write_documents(plan, documents)?;
             // What names the image is written behind it: a run may be killed at any moment.
@@ -84,11 +84,13 @@ impl ImageWriter {
 
     /// An image whose documents are yet to be written, and which is yet to be [listed](Self::list).
     pub(crate) fn new(root: Arc<Root>, name: Option<&str>, config: Config, plan: &Plan) -> Result<Self> {
-        if let Some(name) = name.filter(|name| root.has_image(name)) {
+        if let Some(name) = name.filter(|name| root.collection().is_some_and(|images| images.has(name))) {
             return Err(Error::Exists { path: root.path().join(name), help: "choose another name" });
         }
-        root.check_version(config.ome)?;
-        name.map_or(Ok(()), |name| root.check_label(name, &config, plan.levels.len()))?;
+        root.collection().map_or(Ok(()), |images| images.check_version(config.ome))?;
+        if let (Some(name), Some(images)) = (name, root.collection()) {
+            images.check_label(name, &config, plan.levels.len())?;
+        }
         if name.is_some() && !rules(config.dialect).is_tree {
             let reason = "several images in one dataset are described by OME-Zarr, so only zarr3 can be; create a \
                           dataset for each image";
@@ -122,10 +124,10 @@ impl ImageWriter {
         })
     }
 
-    /// Lists the image among those of its dataset.
-    pub(crate) fn list(&self, plan: &Plan) {
-        if let Some(name) = &self.name {
-            self.root.list_image(name, &self.config, &plan.array.layout.shape, plan.levels.len());
+    /// Lists the image among those of its dataset, or brings its shape there up to date.
+    pub(crate) fn list(&self, plan: &Plan, shape: &[u64]) {
+        if let (Some(name), Some(mut images)) = (&self.name, self.root.collection()) {
+            images.list(name, &self.config, shape, plan.levels.len());
         }
     }
 
@@ -173,7 +175,8 @@ impl ImageWriter {
     /// Takes the image out of the dataset's documents, which are yet to be written, because nothing came of it. Returns
     /// those around it that go with it.
     pub(crate) fn unlist(&self) -> Vec<String> {
-        self.name.as_ref().map(|name| self.root.unlist(name)).unwrap_or_default()
+        let listed = self.name.as_ref().zip(self.root.collection());
+        listed.map(|(name, mut images)| images.unlist(name)).unwrap_or_default()
     }
 
     /// Removes its documents and those `around` it, when no others name it any more: a run may be killed at any moment.
@@ -239,7 +242,7 @@ impl ImageWriter {
 
     /// Whether other images are labels of this one.
     pub(crate) fn has_labels(&self) -> bool {
-        self.name.as_ref().is_some_and(|name| self.root.has_labels(name))
+        self.name.as_ref().zip(self.root.collection()).is_some_and(|(name, images)| images.has_labels(name))
     }
 
     pub(crate) fn storage(&self) -> &dyn Storage {
@@ -424,9 +427,7 @@ impl ImageWriter {
         let (mut user, _) = self.attributes.lock().unpoisoned().take();
         let own = self.own(plan, &state, &mut user, Some((frames, ending)));
         self.put_document(to, &self.described(plan, &state, &user, &own).of_attributes())?;
-        if let Some(name) = &self.name {
-            self.root.list_image(name, &self.config, &state.shape, plan.levels.len());
-        }
+        self.list(plan, &state.shape);
         to.settle(self.root.path())?;
         completed
     }

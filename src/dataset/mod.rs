@@ -34,7 +34,7 @@ use documents::Documents;
 use uuid::random_uuid;
 
 use crate::archive_file::{ArchiveFile, check_dialect, is_archive_name};
-use crate::config::{Config, Dialect, OmeVersion, Plate, StorageKind};
+use crate::config::{Config, Dialect, Plate, StorageKind};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
@@ -175,11 +175,6 @@ impl Root {
         if matches!(self.location, Location::Archive(_)) { check_dialect(dialect) } else { Ok(()) }
     }
 
-    /// Refuses an image of another version of OME-Zarr than the others.
-    pub(super) fn check_version(&self, version: OmeVersion) -> Result<()> {
-        self.collection().map_or(Ok(()), |collection| collection.check_version(version))
-    }
-
     /// How fast the storage is that a run of this plan will have; `None`: that can't be found out.
     pub(crate) fn storage_speed(&self, config: &Config, plan: &Plan) -> Option<StorageSpeed> {
         let expected = self.expected(plan);
@@ -301,38 +296,15 @@ impl Root {
         self.keep.load(Relaxed)
     }
 
-    /// Refuses labels that do not fit the image that they are of.
-    pub(super) fn check_label(&self, name: &str, config: &Config, levels: usize) -> Result<()> {
-        self.collection().map_or(Ok(()), |collection| collection.check_label(name, config, levels))
-    }
-
     /// The configuration of an image.
     pub(crate) fn config_of(&self, name: &str) -> Option<Config> {
         self.collection()?.config(name).cloned()
-    }
-
-    /// Whether an image has labels.
-    pub(super) fn has_labels(&self, name: &str) -> bool {
-        self.collection().is_some_and(|collection| collection.has_labels(name))
-    }
-
-    /// Lists an image for the collection's documents, or brings its shape there up to date.
-    pub(super) fn list_image(&self, name: &str, config: &Config, shape: &[u64], levels: usize) {
-        if let Some(mut collection) = self.collection() {
-            collection.list(name, config, shape, levels);
-        }
     }
 
     /// Writes the documents of the collection, if there is one.
     pub(crate) fn write_collection(&self, to: &mut Documents) -> Result<()> {
         // Locked until it is written: an older list must not come later.
         self.collection().map_or(Ok(()), |mut collection| collection.write(to))
-    }
-
-    /// Takes an image out of the collection's documents, which are yet to be written. Returns those around it that go
-    /// with it. Its name can't be used before it is [forgotten](Self::forget).
-    pub(super) fn unlist(&self, name: &str) -> Vec<String> {
-        self.collection().map(|mut collection| collection.unlist(name)).unwrap_or_default()
     }
 
     /// Removes what was around an image that is listed no more, unless another one has come that needs it.
@@ -350,10 +322,6 @@ impl Root {
             remove_empty(&folder.root(), name);
         }
         collection.forget(name);
-    }
-
-    pub(super) fn has_image(&self, name: &str) -> bool {
-        self.collection().is_some_and(|collection| collection.has(name))
     }
 }
 
