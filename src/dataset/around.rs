@@ -51,16 +51,12 @@ impl Around {
         let path = folders.pop().unwrap_or_default();
         let (mut lacking, mut notes) = (Vec::new(), Vec::new());
         for folder in folders {
-            match group(&folder, folder == root)? {
-                Some(document) => {
-                    notes.extend(note(&folder, &document));
-                    notes.extend(note_of_labels(&folder, Some(&document), &path, config));
-                }
-                None => {
-                    notes.extend(note_of_labels(&folder, None, &path, config));
-                    let is_there = folder.is_dir();
-                    lacking.push((folder, is_there));
-                }
+            let document = group(&folder, folder == root)?;
+            notes.extend(document.as_ref().and_then(|document| note(&folder, document)));
+            notes.extend(note_of_labels(&folder, document.as_ref(), &path, config));
+            if document.is_none() {
+                let is_there = folder.is_dir();
+                lacking.push((folder, is_there));
             }
         }
         for above in folders_above(&root) {
