@@ -55,8 +55,15 @@ impl Shard {
     /// `sync_all`. A shard for which that can't be, or failed, is closed by itself, which tells its own error.
     pub(crate) fn close_together(shards: &[&Self], sync_all: &dyn Fn() -> io::Result<()>) -> Vec<Result<Closed>> {
         let mut ends: Vec<Option<SharedEnd>> = shards.iter().map(|shard| shard.shared_end()).collect();
-        let steps: [fn(&Self, &SharedEnd) -> Result<()>; 3] =
-            [Self::end_data, Self::write_last_index, Self::cut_behind_index];
+        let steps: [fn(&Self, &SharedEnd) -> Result<()>; 3] = [
+            |shard, _| shard.blob.check_intact().map_err(shard.failed("sync shard")),
+            |shard, end| shard.write_tail(&end.committed, end.data_end),
+            |shard, end| {
+                shard.cut_behind_tail(end.data_end)?;
+                let given_back = shard.give_back_slack(&end.committed, end.data_end);
+                given_back.map_err(shard.failed("give back unused space of shard"))
+            },
+        ];
         for step in steps {
             for (shard, end) in shards.iter().zip(&mut ends) {
                 *end = end.take().filter(|end| caught(|| step(shard, end)).is_ok());
@@ -85,19 +92,6 @@ impl Shard {
         let is_sound = !self.poisoned.load(Ordering::Relaxed) && self.replacing() == Replacing::ByGrowth;
         let is_one = closed.chunks > 0 && is_behind_data && is_sound;
         is_one.then_some(SharedEnd { committed, closed, data_end })
-    }
-
-    fn end_data(&self, _end: &SharedEnd) -> Result<()> {
-        self.blob.check_intact().map_err(self.failed("sync shard"))
-    }
-
-    fn write_last_index(&self, end: &SharedEnd) -> Result<()> {
-        self.write_tail(&end.committed, end.data_end)
-    }
-
-    fn cut_behind_index(&self, end: &SharedEnd) -> Result<()> {
-        self.cut_behind_tail(end.data_end)?;
-        self.give_back_slack(&end.committed, end.data_end).map_err(self.failed("give back unused space of shard"))
     }
 
     /// What is committed, provisional chunks included, and what that is in all.
