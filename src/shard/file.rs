@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::iter;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,13 +22,26 @@ use crate::sync::Unpoisoned;
 
 /// A shard that workers fill. They share it; each chunk has one writer.
 pub(crate) struct Shard {
+    pub(super) state: ShardState,
+    pub(super) blob: Contained<dyn Blob>,
+    pub(super) map: Option<Mapped>,
+}
+
+impl Deref for Shard {
+    type Target = ShardState;
+
+    fn deref(&self) -> &ShardState {
+        &self.state
+    }
+}
+
+/// All of a shard but its file.
+pub(crate) struct ShardState {
     /// Where it is a file.
     pub(super) storage: Arc<dyn Storage>,
     pub(crate) key: String,
     pub(super) plan: Arc<Plan>,
     pub(super) place: ShardPosition,
-    pub(super) blob: Contained<dyn Blob>,
-    pub(super) map: Option<Mapped>,
     pub(super) entries: Box<[Entry]>,
     /// Where the storage wants to know the file's CRC-32.
     pub(super) checksums: Option<Checksums>,
@@ -92,7 +106,8 @@ impl Shard {
         let grain = if alignment > 8 { PAGE as u64 } else { 8 };
         let open_index = Mutex::new(OpenIndex::new(shard.reserve_bytes));
         let poisoned = AtomicBool::new(false);
-        let new = Self { storage, key, plan, place, blob, map, entries, checksums, tail, grain, open_index, poisoned };
+        let state = ShardState { storage, key, plan, place, entries, checksums, tail, grain, open_index, poisoned };
+        let new = Self { state, blob, map };
         new.tell_crc32(new.plan.shard.reserve_bytes, index.as_slice());
         if !in_order {
             new.blob.sync().map_err(new.failed("sync new shard"))?;
@@ -160,6 +175,15 @@ impl Shard {
             to += slice.len() as u64;
         }
         self.check_map()
+    }
+
+    /// Reads an encoded chunk, while others are being filled in; false if there is none.
+    #[cfg(feature = "offline")]
+    pub(crate) fn read_chunk(&self, chunk: usize, encoded: &mut Vec<u8>) -> Result<bool> {
+        let Some((offset, nbytes)) = self.entries[chunk].committed() else { return Ok(false) };
+        encoded.resize(nbytes as usize, 0);
+        self.blob.read_at(offset, encoded).map_err(self.failed("read a chunk of shard"))?;
+        Ok(true)
     }
 
     /// Fails if a chunk that was stored in mapped memory is known to be lost.

@@ -16,8 +16,6 @@ mod claim;
 mod close;
 mod file;
 mod index_state;
-#[cfg(feature = "offline")]
-mod look;
 mod parked;
 mod provisional;
 mod slot;

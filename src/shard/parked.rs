@@ -3,29 +3,14 @@
 
 use std::any::Any;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::checksum::Checksums;
-use super::file::{Shard, ShardPosition};
-use super::index_state::OpenIndex;
-use super::slot::Entry;
+use super::file::{Shard, ShardState};
 use crate::error::{Contained, Error, Result, caught};
-use crate::plan::Plan;
-use crate::storage::Storage;
 
-/// All of a shard but its file.
+/// A shard without its file.
 pub(crate) struct ParkedShard {
-    storage: Arc<dyn Storage>,
-    pub(crate) key: String,
-    plan: Arc<Plan>,
-    place: ShardPosition,
-    entries: Box<[Entry]>,
-    checksums: Option<Checksums>,
-    tail: AtomicU64,
-    grain: u64,
-    open_index: Mutex<OpenIndex>,
-    poisoned: AtomicBool,
+    state: ShardState,
     /// By which the storage knows the file again.
     file: Arc<dyn Any + Send + Sync>,
 }
@@ -44,8 +29,7 @@ impl Shard {
             Ok(self.blob.park())
         };
         let Ok(Some(file)) = caught(park) else { return Err(Box::new(self)) };
-        let Self { storage, key, plan, place, entries, checksums, tail, grain, open_index, poisoned, .. } = self;
-        Ok(ParkedShard { storage, key, plan, place, entries, checksums, tail, grain, open_index, poisoned, file })
+        Ok(ParkedShard { state: self.state, file })
     }
 }
 
@@ -60,19 +44,20 @@ pub(crate) struct ParkedChunks {
 impl ParkedShard {
     #[cfg(feature = "offline")]
     pub(crate) fn chunks(&self) -> ParkedChunks {
-        ParkedChunks { key: self.key.clone(), chunks: self.entries.iter().map(Entry::committed).collect() }
+        let chunks = self.state.entries.iter().map(|entry| entry.committed()).collect();
+        ParkedChunks { key: self.state.key.clone(), chunks }
     }
 
     /// Opens the file again, if it is still the same.
     pub(crate) fn reopen(self) -> Result<Shard> {
-        let fail = |error: io::Error| Error::io("open again the shard", self.storage.path_of(&self.key), error);
-        let blob = Contained::new(caught(|| self.storage.reopen(&self.key, &*self.file).map_err(fail))?);
+        let Self { state, file } = self;
+        let fail = |error: io::Error| Error::io("open again the shard", state.storage.path_of(&state.key), error);
+        let blob = Contained::new(caught(|| state.storage.reopen(&state.key, &*file).map_err(fail))?);
         let map = blob.map();
-        if let Some(map) = map.as_ref().filter(|map| (map.len() as u64) < self.plan.shard.reserve_bytes) {
-            let reason = format!("its memory has {} bytes instead of {}", map.len(), self.plan.shard.reserve_bytes);
+        if let Some(map) = map.as_ref().filter(|map| (map.len() as u64) < state.plan.shard.reserve_bytes) {
+            let reason = format!("its memory has {} bytes instead of {}", map.len(), state.plan.shard.reserve_bytes);
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, reason)));
         }
-        let Self { storage, key, plan, place, entries, checksums, tail, grain, open_index, poisoned, .. } = self;
-        Ok(Shard { storage, key, plan, place, blob, map, entries, checksums, tail, grain, open_index, poisoned })
+        Ok(Shard { state, blob, map })
     }
 }
