@@ -153,6 +153,19 @@ impl ShardCell {
         self.layers_left.fetch_sub(1, std::sync::atomic::Ordering::AcqRel) == 1
     }
 
+    /// Which layers are done: looked at once for all of its shards, so that a frame shows up in all of them.
+    pub(super) fn layers_done(&self) -> Vec<bool> {
+        // Acquire: with their chunks' entries.
+        self.layers_done.iter().map(|done| done.load(Acquire)).collect()
+    }
+
+    /// The frames that are written, and [`layers_done`](Self::layers_done), those of these frames among them.
+    pub(super) fn progress(&self) -> (u64, Vec<bool>) {
+        // Acquire: that these frames' layers are done is seen just below.
+        let written = self.frames_written.load(Acquire);
+        (written, self.layers_done())
+    }
+
     /// Whether all chunks of a layer are in their slots, of which those that are `done` are known to be.
     fn is_in_place(&self, layer: usize, done: bool) -> bool {
         done && !self.layers_failed.lock().unpoisoned().contains(&layer)

@@ -109,12 +109,6 @@ impl Served {
     }
 }
 
-/// Which layers of a cell are done: looked at once for all of its shards, so that a frame shows up in all of them.
-pub(super) fn layers_done(cell: &ShardCell) -> Vec<bool> {
-    // Acquire: with their chunks' entries.
-    cell.layers_done.iter().map(|done| done.load(Acquire)).collect()
-}
-
 /// Names the layers that are `done`, and this many frames at least. `all`: whatever is committed is worth a new index.
 /// Returns how many indexes were written.
 pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done): (u64, Vec<bool>), all: bool) -> u64 {

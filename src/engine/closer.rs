@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use super::cell::ShardCell;
-use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell, layers_done};
+use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
 use super::index_budget::IndexBudget;
@@ -203,18 +202,15 @@ fn look_at_ring(engine: &Engine) {
 
 /// What is in the slots of the open shards, in whole layers.
 struct Done {
-    /// With each cell, its frames and its layers.
-    cells: Vec<(Arc<ShardCell>, u64, Vec<bool>)>,
+    cells: Vec<(Arc<ShardCell>, (u64, Vec<bool>))>,
     newest_end: u64,
 }
 
 impl Done {
     fn of(engine: &Engine) -> Self {
         let done = |cell: Arc<ShardCell>| {
-            // Acquire: that these frames' layers are done is seen just below.
-            let written = cell.frames_written.load(Acquire);
-            let layers = layers_done(&cell);
-            (cell, written, layers)
+            let progress = cell.progress();
+            (cell, progress)
         };
         let cells = engine.open_cells.all().into_iter().map(done).collect();
         // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many
@@ -228,8 +224,8 @@ impl Done {
 fn checkpoint(of: &Served, done: Done, copy: Option<&mut RecordCopy>, renews_indexes: bool) -> u64 {
     let engine = &*of.engine;
     let mut renewed = 0;
-    for (cell, written, layers) in done.cells.into_iter().filter(|_| renews_indexes) {
-        renewed += checkpoint_cell(engine, &cell, (written, layers), false);
+    for (cell, progress) in done.cells.into_iter().filter(|_| renews_indexes) {
+        renewed += checkpoint_cell(engine, &cell, progress, false);
     }
     if let Some(Err(error)) = copy.map(|copy| caught(|| checkpoint_records(engine, &of.image, copy))) {
         engine.first_error.set(error);

@@ -1,11 +1,10 @@
 //! How the files of shards are closed for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 use super::cell::{ParkedBlock, ParkedCell, ShardBlock, ShardCell};
-use super::cell_closing::{TOGETHER_MIN, checkpoint_cell, layers_done, note_named};
+use super::cell_closing::{TOGETHER_MIN, checkpoint_cell, note_named};
 use super::parked::ParkedState;
 use super::served::Served;
 use crate::error::caught;
@@ -28,25 +27,21 @@ pub(super) fn park(blocks: Vec<(Arc<Served>, ShardBlock)>) {
 /// Has the indexes of blocks name what they hold, and tells of each whether they do. What fails here fails again when
 /// it is done for the one block.
 fn checkpoint_together(blocks: &[(Arc<Served>, ShardBlock)]) -> Vec<bool> {
-    let looked_at = |cell: &Arc<ShardCell>| {
-        // Acquire: that these frames' layers are done is seen behind it.
-        let written = cell.frames_written.load(Acquire);
-        (cell.clone(), written, layers_done(cell))
-    };
-    let cells: Vec<Vec<_>> = blocks.iter().map(|(_, block)| block.cells.iter().map(looked_at).collect()).collect();
+    let cells: Vec<Vec<_>> =
+        blocks.iter().map(|(_, block)| block.cells.iter().map(|cell| (cell, cell.progress())).collect()).collect();
     let shards: Vec<(&Shard, &[bool])> = cells
         .iter()
         .flatten()
-        .flat_map(|(cell, _, done)| cell.shards.iter().map(move |shard| (shard, &done[..])))
+        .flat_map(|(cell, (_, done))| cell.shards.iter().map(move |shard| (shard, &done[..])))
         .collect();
     let storage = blocks[0].0.image.storage();
     let mut named = Shard::checkpoint_together(&shards, &|| storage.sync_all()).into_iter();
     let mut are_named = Vec::new();
     for ((of, _), cells) in blocks.iter().zip(&cells) {
-        let count = cells.iter().map(|(cell, ..)| cell.shards.len()).sum();
+        let count = cells.iter().map(|(cell, _)| cell.shards.len()).sum();
         let of_block: Vec<Option<Checkpoint>> = named.by_ref().take(count).collect();
         let is_named = of_block.iter().all(Option::is_some);
-        for (cell, written, done) in cells.iter().filter(|_| is_named) {
+        for (cell, (written, done)) in cells.iter().filter(|_| is_named) {
             note_named(&of.engine, cell, *written, done.clone());
         }
         are_named.push(is_named);
@@ -63,8 +58,7 @@ impl Served {
         let mut parked = Vec::new();
         for cell in &block.cells {
             if !is_synced {
-                let written = cell.frames_written.load(Acquire);
-                checkpoint_cell(engine, cell, (written, layers_done(cell)), true);
+                checkpoint_cell(engine, cell, cell.progress(), true);
             }
             engine.open_cells.remove(cell);
         }
