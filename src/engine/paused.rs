@@ -4,8 +4,6 @@
 //! [provisional chunks](crate::shard::provisional) of them. Their frames stay in the ring, and the layer goes on as if
 //! nothing had been.
 
-use std::sync::atomic::Ordering::Acquire;
-
 use super::cell::ShardCell;
 use super::gather::{TileShape, gather_plane, is_fill};
 use super::layer::{Layer, LayerPlace, LayerState};
@@ -17,9 +15,22 @@ use crate::geometry::Tile;
 use crate::shard::ProvisionalRoom;
 use crate::sync::{RwLockReadGuard, Unpoisoned};
 
-/// Whether a layer holds what it held before.
-fn is_same(layer: &LayerState, before: &LayerState) -> bool {
-    layer.at == before.at && layer.present == before.present && layer.cell.is_some()
+/// A layer that waits for frames, as it was when it was looked at.
+struct PausedLayer<'a> {
+    shared: &'a Shared,
+    slot: usize,
+    state: &'a LayerState,
+    cell: &'a ShardCell,
+}
+
+impl PausedLayer<'_> {
+    /// The layer, if it holds what it held.
+    fn read(&self) -> Option<RwLockReadGuard<'_, Layer>> {
+        let layer = read(self.shared, self.slot);
+        let LayerState { at, present, cell, .. } = &layer.state;
+        let is_same = *at == self.state.at && *present == self.state.present && cell.is_some();
+        is_same.then_some(layer)
+    }
 }
 
 /// The layers that got nothing for a while.
@@ -61,8 +72,9 @@ impl Paused {
             };
             let before = self.before[slot].take();
             let Some(cell) = state.cell.as_ref().filter(|_| waits) else { continue };
+            let layer = PausedLayer { shared, slot, state: &state, cell };
             let mut keep = || {
-                caught(|| self.keep_layer(shared, slot, &state, cell, &mut renewed)).unwrap_or_else(|error| {
+                caught(|| self.keep_layer(&layer, &mut renewed)).unwrap_or_else(|error| {
                     logged(|| tracing::warn!(%error, "frames that wait for others can't be stored before these come"));
                     // Once is enough.
                     true
@@ -78,28 +90,17 @@ impl Paused {
     }
 
     /// True if it need not be tried again. Adds to the indexes that were written.
-    fn keep_layer(
-        &mut self,
-        shared: &Shared,
-        slot: usize,
-        state: &LayerState,
-        cell: &ShardCell,
-        renewed: &mut u64,
-    ) -> Result<bool> {
+    fn keep_layer(&mut self, layer: &PausedLayer, renewed: &mut u64) -> Result<bool> {
+        let &PausedLayer { shared, state, cell, .. } = layer;
         let plan = &shared.plan;
-        let numbers: Vec<u64> = {
-            let layer = read(shared, slot);
-            if !is_same(&layer.state, state) {
-                return Ok(false);
-            }
-            layer.numbers(&plan.layers).collect()
-        };
+        let numbers = layer.read().map(|layer| layer.numbers(&plan.layers).collect());
+        let Some(numbers) = numbers else { return Ok(false) };
         let encoder = match &mut self.encoder {
             Some(encoder) => encoder,
             none => none.insert(ProvisionalEncoder::new(shared)?),
         };
         let mut rooms = Vec::new();
-        let stored = encoder.store_layer(shared, slot, state, cell, &mut rooms);
+        let stored = encoder.store_layer(layer, &mut rooms);
         let is_whole = matches!(stored, Ok(true));
         *renewed += rooms.len() as u64;
         for (across, room) in rooms {
@@ -130,16 +131,10 @@ impl ProvisionalEncoder {
 
     /// Stores what the chunks of a layer are so far, each shard's in room of its own; false if that can't be, or the
     /// layer has changed.
-    fn store_layer(
-        &mut self,
-        shared: &Shared,
-        slot: usize,
-        state: &LayerState,
-        cell: &ShardCell,
-        rooms: &mut Vec<(usize, ProvisionalRoom)>,
-    ) -> Result<bool> {
+    fn store_layer(&mut self, layer: &PausedLayer, rooms: &mut Vec<(usize, ProvisionalRoom)>) -> Result<bool> {
+        let &PausedLayer { shared, state, cell, .. } = layer;
         let plan = &shared.plan;
-        let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
+        let done = cell.layers_done();
         for (across, shard) in cell.shards.iter().enumerate() {
             let tiles = || plan.tiles.iter().filter(|tile| plan.slot_of(state.first_chunk, tile).0 == across);
             let bytes = tiles().count() * self.sealed.len();
@@ -150,7 +145,7 @@ impl ProvisionalEncoder {
             rooms.push((across, room));
             let Some((_, room)) = rooms.last_mut() else { continue };
             for tile in tiles() {
-                if !self.store(shared, slot, state, cell, tile, room)? {
+                if !self.store(layer, tile, room)? {
                     return Ok(false);
                 }
             }
@@ -159,17 +154,10 @@ impl ProvisionalEncoder {
     }
 
     /// Stores what a tile's chunk is so far; false if the layer has changed meanwhile.
-    fn store(
-        &mut self,
-        shared: &Shared,
-        slot: usize,
-        state: &LayerState,
-        cell: &ShardCell,
-        tile: &Tile,
-        room: &mut ProvisionalRoom,
-    ) -> Result<bool> {
+    fn store(&mut self, layer: &PausedLayer, tile: &Tile, room: &mut ProvisionalRoom) -> Result<bool> {
+        let &PausedLayer { shared, state, cell, .. } = layer;
         let plan = &shared.plan;
-        let Some(raw_bytes) = self.gather(shared, slot, state, tile) else { return Ok(false) };
+        let Some(raw_bytes) = self.gather(layer, tile) else { return Ok(false) };
         let raw = &self.raw[..raw_bytes];
         if shared.skip_empty_chunks && is_fill(raw, &plan.frame.fill) {
             return Ok(true);
@@ -194,14 +182,12 @@ impl ProvisionalEncoder {
     /// Copies a tile together; returns its bytes, or `None` if the layer has changed meanwhile.
     ///
     /// The layer is locked for one frame at a time: a camera that goes on must not wait for more.
-    fn gather(&mut self, shared: &Shared, slot: usize, state: &LayerState, tile: &Tile) -> Option<usize> {
-        let shape = TileShape::new(&read(shared, slot), &shared.plan, tile);
+    fn gather(&mut self, paused: &PausedLayer, tile: &Tile) -> Option<usize> {
+        let shared = paused.shared;
+        let shape = TileShape::new(&read(shared, paused.slot), &shared.plan, tile);
         let raw = self.raw.get_mut(..shape.bytes())?;
         for (number, plane) in raw.chunks_exact_mut(shape.plane_bytes).enumerate() {
-            let layer = read(shared, slot);
-            if !is_same(&layer.state, state) {
-                return None;
-            }
+            let layer = paused.read()?;
             gather_plane(layer.frames[shape.place(number)].as_ref(), shared, tile, &shape, plane, &mut self.unpacked);
         }
         Some(shape.bytes())
