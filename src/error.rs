@@ -434,20 +434,19 @@ impl<T: ?Sized> Deref for Contained<T> {
 impl<T: ?Sized> Drop for Contained<T> {
     fn drop(&mut self) {
         let thing = self.0.take();
-        let dropped = caught(|| {
-            drop(thing);
-            Ok(())
-        });
-        if let Err(error) = dropped {
-            logged(|| {
-                tracing::error!(
-                    target: "shardwright::acquisition",
-                    %error,
-                    "what a program gave this library panicked when it was dropped"
-                );
-            });
+        if let Err(error) = caught_call(|| drop(thing)) {
+            let what = "what a program gave this library panicked when it was dropped";
+            logged(|| tracing::error!(target: "shardwright::acquisition", %error, "{what}"));
         }
     }
+}
+
+/// As [`caught`], of work that has no error of its own.
+pub(crate) fn caught_call(work: impl FnOnce()) -> Result<()> {
+    caught(|| {
+        work();
+        Ok(())
+    })
 }
 
 /// Runs `work`; a panic in it, be it in a codec or in a caller's own storage, becomes an error like any other.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::error::{Contained, Error, Result, caught, logged};
+use crate::error::{Contained, Error, Result, caught_call, logged};
 use crate::fs::bell::{AsFd, AsRawFd, Bell, BorrowedFd, RawFd};
 use crate::sync::{Pending, Watcher, Watchers, event};
 
@@ -241,11 +241,7 @@ pub(crate) fn call_on_events(
 ) -> Result<()> {
     let call = Contained::<dyn Fn(Events) + Send + Sync>::new(Box::new(call));
     let guarded = move |happened| {
-        let called = caught(|| {
-            call(Events(happened));
-            Ok(())
-        });
-        if let Err(error) = called {
+        if let Err(error) = caught_call(|| call(Events(happened))) {
             let what = "a function that is told of events panicked";
             logged(|| tracing::error!(target: "shardwright::acquisition", %error, "{what}"));
         }

@@ -9,7 +9,7 @@ use super::cell::{ParkedCell, ShardCell};
 use super::pump::Engine;
 use super::served::Served;
 use crate::dataset::image::ImageWriter;
-use crate::error::{Result, caught, logged};
+use crate::error::{Result, caught, caught_call, logged};
 use crate::shard::{Checkpoint, Closed, Shard};
 use crate::stats::Stage;
 use crate::sync::{Unpoisoned, event};
@@ -89,11 +89,7 @@ fn are_closed(images: impl Iterator<Item = Arc<Served>>) {
 impl Served {
     /// A panic must not take other images' shards with it.
     fn caught_closing(&self, close: impl FnOnce()) {
-        let close = || {
-            close();
-            Ok(())
-        };
-        caught(close).unwrap_or_else(|error| self.engine.first_error.set(error));
+        caught_call(close).unwrap_or_else(|error| self.engine.first_error.set(error));
     }
 
     /// Opens files again to finish them, one more than there may be if need be; if that fails, what they hold is lost.
@@ -162,11 +158,7 @@ fn tell_of(engine: &Engine, key: &str) {
     // Not under the lock: it may ask for what is there.
     let listener = engine.shard_closed.lock().unpoisoned().clone();
     let Some(tell) = listener else { return };
-    let told = caught(|| {
-        tell(key);
-        Ok(())
-    });
-    if let Err(error) = told {
+    if let Err(error) = caught_call(|| tell(key)) {
         engine.note_listener_failure(key, error);
     }
 }

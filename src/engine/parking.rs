@@ -7,7 +7,7 @@ use super::cell::{ParkedBlock, ParkedCell, ShardBlock, ShardCell};
 use super::cell_closing::{TOGETHER_MIN, checkpoint_cell, note_named};
 use super::parked::ParkedState;
 use super::served::Served;
-use crate::error::caught;
+use crate::error::caught_call;
 use crate::shard::{Checkpoint, Shard};
 
 /// Closes the files of blocks for a while. Where they are many, what they hold is brought to the device together.
@@ -15,11 +15,7 @@ pub(super) fn park(blocks: Vec<(Arc<Served>, ShardBlock)>) {
     let synced = if blocks.len() < TOGETHER_MIN { vec![false; blocks.len()] } else { checkpoint_together(&blocks) };
     for ((of, block), is_synced) in blocks.into_iter().zip(synced) {
         // A panic must not take other images' shards with it.
-        let parked = caught(|| {
-            of.park(block, is_synced);
-            Ok(())
-        });
-        parked.unwrap_or_else(|error| of.engine.first_error.set(error));
+        caught_call(|| of.park(block, is_synced)).unwrap_or_else(|error| of.engine.first_error.set(error));
         of.engine.closings.settle();
     }
 }

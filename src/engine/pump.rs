@@ -16,7 +16,7 @@ use super::shared::{Ports, Shared, relief};
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
 use crate::dataset::records::RecordBlock;
-use crate::error::{Result, caught};
+use crate::error::{Result, caught, caught_call};
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::sync::{Mutex, Relay, Sender, Unpoisoned, bounded};
@@ -134,11 +134,8 @@ impl Engine {
             if shard.slot_bytes < LARGE_SLOT_BYTES && together {
                 let chunks = first_chunk..first_chunk + shard.layer_chunks;
                 // A panic in a storage of the caller's own must not keep the layer for ever.
-                let tell = || {
-                    cell.shards.iter().for_each(|of| of.done_with(chunks.clone()));
-                    Ok(())
-                };
-                caught(tell).unwrap_or_else(|error| self.first_error.set_about(error, Some(first_frame)));
+                let tell = || cell.shards.iter().for_each(|of| of.done_with(chunks.clone()));
+                caught_call(tell).unwrap_or_else(|error| self.first_error.set_about(error, Some(first_frame)));
             }
             self.layer_done(cell);
         }

@@ -14,7 +14,7 @@ use super::pump::Engine;
 use super::served::{Roster, Served};
 use super::strided::in_pieces;
 use super::writers::{PendingWrite, WritePath};
-use crate::error::{Error, Result, caught};
+use crate::error::{Error, Result, caught, caught_call};
 use crate::format::slot_header::{HEADER_BYTES, Origin};
 use crate::geometry::Tile;
 use crate::shard::{Claim, PIECES_MAX, StagedSlot};
@@ -58,11 +58,7 @@ impl Worker {
             };
             let Some(of) = self.roster.get(image) else { continue };
             let Some(ticket) = ticket.or_else(|| of.engine.tickets.take()) else { continue };
-            let served = caught(|| {
-                self.serve(&of, ticket);
-                Ok(())
-            });
-            if let Err(error) = served {
+            if let Err(error) = caught_call(|| self.serve(&of, ticket)) {
                 // What it held is lost; other images must not be.
                 of.engine.first_error.set(error);
                 of.engine.is_broken.store(true, Release);
