@@ -121,7 +121,7 @@ struct Inbox {
 impl Inbox {
     fn new(bell: Bell) -> Self {
         let (ended, closed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { pending: Pending::new(), bell, ended, closed, waiting: AtomicUsize::new(0) }
+        Self { pending: Pending::default(), bell, ended, closed, waiting: AtomicUsize::new(0) }
     }
 }
 

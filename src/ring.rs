@@ -133,7 +133,7 @@ impl Ring {
             newest: AtomicU32::new(0),
             released: AtomicU64::new(0),
             starved: AtomicBool::new(false),
-            watchers: Arc::new(Watchers::new()),
+            watchers: Arc::default(),
         }
     }
 

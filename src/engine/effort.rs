@@ -39,7 +39,7 @@ pub(super) struct Observation {
 }
 
 /// Decides, by observations alone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Controller {
     /// From the least on.
     efforts: Vec<Effort>,
@@ -63,12 +63,9 @@ impl Controller {
             now: efforts.len() - 1,
             efforts,
             lasted: PROVEN,
-            went_up: false,
-            calm: Duration::ZERO,
             patience_up: PATIENCE_MIN,
             patience_down: PATIENCE_MIN,
-            no_less_for: Duration::ZERO,
-            rate_before: 0.0,
+            ..Self::default()
         }
     }
 

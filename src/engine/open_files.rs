@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 /// The bound, and what of it is used.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OpenFiles {
     max: AtomicUsize,
     used: AtomicUsize,
@@ -23,12 +23,7 @@ pub(crate) struct Permit {
 
 impl OpenFiles {
     pub(super) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self {
-            max: AtomicUsize::new(max),
-            used: AtomicUsize::new(0),
-            leaving: AtomicUsize::new(0),
-            clock: Arc::default(),
-        })
+        Arc::new(Self { max: AtomicUsize::new(max), ..Self::default() })
     }
 
     fn max(&self) -> usize {

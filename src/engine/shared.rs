@@ -114,7 +114,7 @@ impl Shared {
             open_cells: OpenCells::default(),
             dataset_uuid: image.uuid,
             numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total, plan.ring.leap_max),
-            gate: Gate::new(),
+            gate: Gate::default(),
             arrivals: bounded(plan.ring.frames),
             layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
             // The first ticket of each layer, and one to run the sequencer.

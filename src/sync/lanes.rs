@@ -35,7 +35,7 @@ pub(crate) struct Lane<T> {
 impl<T> Lanes<T> {
     /// For up to `lanes` lanes, and `first` things that go before all others.
     pub(crate) fn new(lanes: usize, first: usize) -> Arc<Self> {
-        Arc::new(Self { turns: PolledQueue::with_first(lanes + 1, first) })
+        Arc::new(Self { turns: PolledQueue::new(lanes + 1, first) })
     }
 
     /// The next turn, as soon as there is one.

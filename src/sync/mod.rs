@@ -102,10 +102,6 @@ pub(crate) struct Gate {
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 impl Gate {
-    pub(crate) fn new() -> Self {
-        Self { inside: AtomicUsize::new(0) }
-    }
-
     /// Enters, unless the gate is closed.
     pub(crate) fn enter(&self) -> Option<Inside<'_>> {
         // Acquire meets the Release of `close`; the matching Release is in `Inside::drop`.
@@ -228,7 +224,7 @@ mod loom {
     #[allow(unsafe_code)]
     fn a_closed_gate_has_nobody_inside() {
         ::loom::model(|| {
-            let shared = Arc::new((Gate::new(), UnsafeCell::new(0)));
+            let shared = Arc::new((Gate::default(), UnsafeCell::new(0)));
             let other = shared.clone();
             let thread = thread::spawn(move || {
                 let Some(_inside) = other.0.enter() else { return false };

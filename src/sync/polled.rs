@@ -33,13 +33,8 @@ struct Asleep {
 }
 
 impl<T> PolledQueue<T> {
-    #[cfg(test)]
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self::with_first(capacity, capacity)
-    }
-
     /// `first`: how many things may go before all others.
-    pub(crate) fn with_first(capacity: usize, first: usize) -> Self {
+    pub(crate) fn new(capacity: usize, first: usize) -> Self {
         let (push, things) = bounded(capacity);
         Self {
             push,
@@ -165,7 +160,7 @@ mod tests {
     #[test]
     fn everything_arrives_once() {
         let things = if cfg!(miri) { 20 } else { 10_000 };
-        let queue = Arc::new(PolledQueue::new(64));
+        let queue = Arc::new(PolledQueue::new(64, 1));
         let push = || {
             (1..=things).for_each(|thing| if thing % 3 == 0 { queue.push(thing) } else { queue.push_quietly(thing) })
         };
@@ -174,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_nobody_is_woken_for_is_found_all_the_same() {
-        let queue = Arc::new(PolledQueue::new(4));
+        let queue = Arc::new(PolledQueue::new(4, 1));
         let shared = queue.clone();
         let found = thread::spawn(move || (shared.pop(), Instant::now()));
         // It sleeps by now.
@@ -189,7 +184,7 @@ mod tests {
 
     #[test]
     fn whoever_leaves_the_watch_has_it_taken_over() {
-        let queue = Arc::new(PolledQueue::new(4));
+        let queue = Arc::new(PolledQueue::new(4, 1));
         let (takes, taken) = std::sync::mpsc::channel();
         for _ in 0..3 {
             let (queue, takes) = (queue.clone(), takes.clone());
@@ -215,7 +210,7 @@ mod loom {
         let mut model = ::loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
-            let queue = Arc::new(PolledQueue::new(2));
+            let queue = Arc::new(PolledQueue::new(2, 1));
             let take = |_| {
                 let queue = queue.clone();
                 thread::spawn(move || queue.pop())

@@ -44,6 +44,7 @@ pub(crate) struct Watcher {
 }
 
 /// All who watch one run.
+#[derive(Default)]
 pub(crate) struct Watchers {
     /// What at least one of them wants to hear of.
     wanted: AtomicU32,
@@ -84,10 +85,6 @@ impl Watcher {
 }
 
 impl Watchers {
-    pub(crate) fn new() -> Self {
-        Self { wanted: AtomicU32::new(0), all: RwLock::new(Arc::new([])), is_over: AtomicBool::new(false) }
-    }
-
     /// From now on it is told; what has happened already is not. `state`, asked afterwards, says what that is.
     pub(crate) fn add(&self, watcher: Arc<Watcher>, state: impl FnOnce() -> u32) {
         self.change(|all| all.push(watcher.clone()));
@@ -157,13 +154,10 @@ impl Watchers {
 }
 
 /// What has happened and was not fetched yet. Beside it hangs a bell that a thread can wait for.
+#[derive(Default)]
 pub(crate) struct Pending(AtomicU32);
 
 impl Pending {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
     /// True: the bell must be rung. It is already, or somebody is about to, if there was something before.
     #[must_use]
     pub(crate) fn add(&self, events: u32) -> bool {
@@ -192,7 +186,7 @@ mod tests {
 
     #[test]
     fn each_hears_what_it_asked_for_and_only_as_long_as_it_is_there() {
-        let watchers = Watchers::new();
+        let watchers = Watchers::default();
         watchers.tell(event::ERROR);
         let (one, heard_by_one) = listener(event::ERROR | event::DURABLE, 1);
         let (two, heard_by_two) = listener(event::ERROR, 1);
@@ -210,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_ring_about_as_full_as_the_mark_is_told_of_once() {
-        let watchers = Watchers::new();
+        let watchers = Watchers::default();
         let (one, heard) = listener(event::RING_HIGH, 6);
         watchers.add(one, || 0);
         for taken in [1, 5, 6, 7, 5, 6, 4, 8, 3, 5, 6, 2, 6] {
@@ -221,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_never_beyond_what_the_ring_can_have() {
-        let watchers = Watchers::new();
+        let watchers = Watchers::default();
         let [(usual, heard_usual), (all, heard_all)] = [0, 8].map(|mark| listener(event::RING_HIGH, mark));
         [usual, all].into_iter().for_each(|watcher| watchers.add(watcher, || 0));
         let heard_after = |frames, taken| {
@@ -235,7 +229,7 @@ mod tests {
 
     #[test]
     fn nobody_is_kept_beyond_the_end() {
-        let watchers = Watchers::new();
+        let watchers = Watchers::default();
         let (one, heard) = listener(event::ENDED, 1);
         watchers.add(one, || 0);
         watchers.tell(event::ENDED);
@@ -260,7 +254,7 @@ mod loom {
     #[test]
     fn what_happens_while_a_watcher_comes_is_not_missed() {
         ::loom::model(|| {
-            let shared = Arc::new((Watchers::new(), AtomicBool::new(false)));
+            let shared = Arc::new((Watchers::default(), AtomicBool::new(false)));
             let other = shared.clone();
             let thread = thread::spawn(move || {
                 other.1.store(true, Ordering::Relaxed);
@@ -285,7 +279,7 @@ mod loom {
             let counts = told.clone();
             let count = move |_| drop(counts.fetch_add(1, Ordering::Relaxed));
             let watcher = Arc::new(Watcher::new(event::RING_HIGH, MARK, count));
-            let shared = Arc::new((Watchers::new(), AtomicUsize::new(MARK)));
+            let shared = Arc::new((Watchers::default(), AtomicUsize::new(MARK)));
             shared.0.add(watcher.clone(), || 0);
             let note =
                 |shared: &(Watchers, AtomicUsize)| shared.0.note_level(|| MARK, || shared.1.load(Ordering::Relaxed));
@@ -306,7 +300,7 @@ mod loom {
     #[test]
     fn who_comes_with_the_end_hears_of_it_and_goes() {
         ::loom::model(|| {
-            let shared = Arc::new((Watchers::new(), AtomicBool::new(false)));
+            let shared = Arc::new((Watchers::default(), AtomicBool::new(false)));
             let other = shared.clone();
             let thread = thread::spawn(move || {
                 other.1.store(true, Ordering::Relaxed);
@@ -327,7 +321,7 @@ mod loom {
     #[test]
     fn nothing_is_pending_while_the_bell_is_silent() {
         ::loom::model(|| {
-            let shared = Arc::new((Pending::new(), Mutex::new(false), Condvar::new()));
+            let shared = Arc::new((Pending::default(), Mutex::new(false), Condvar::new()));
             let threads = [1, 2].map(|events| {
                 let shared = shared.clone();
                 thread::spawn(move || {
