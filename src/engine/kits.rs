@@ -68,7 +68,20 @@ impl KitSupply {
 
     /// The number of the kits for an image's chunks, which are made if there are none.
     pub(super) fn provide(&self, engine: &Engine, waits_for: WaitsFor) -> Result<usize> {
-        self.kits.provide(engine, waits_for, || self.write_path(waits_for))
+        let kind = Kind::of(&engine.plan, &engine.codec, waits_for);
+        let mut kinds = lock(&self.kits.kinds);
+        if let Some(number) = kinds.iter().position(|known| *known == kind) {
+            return Ok(number);
+        }
+        let write_path = self.write_path(waits_for)?;
+        let kits: Result<Vec<_>> = self.kits.made.iter().map(|_| Kit::new(engine, waits_for, &write_path)).collect();
+        let number = kinds.len();
+        for (made, kit) in self.kits.made.iter().zip(kits?) {
+            // Room for the next one, too: a worker that fetches takes no memory.
+            lock(made).push((number, kit));
+        }
+        kinds.push(kind);
+        Ok(number)
     }
 
     /// Who writes for workers, given what a write waits for.
@@ -115,30 +128,6 @@ pub(super) struct Kits {
 impl Kits {
     pub(super) fn new(workers: usize) -> Self {
         Self { kinds: StdMutex::default(), made: (0..workers).map(|_| StdMutex::default()).collect() }
-    }
-
-    /// The number of the kits for an image's chunks, which are made if there are none.
-    pub(super) fn provide(
-        &self,
-        engine: &Engine,
-        waits_for: WaitsFor,
-        write_path: impl FnOnce() -> Result<WritePath>,
-    ) -> Result<usize> {
-        let kind = Kind::of(&engine.plan, &engine.codec, waits_for);
-        let mut kinds = lock(&self.kinds);
-        if let Some(number) = kinds.iter().position(|known| *known == kind) {
-            return Ok(number);
-        }
-        let write_path = write_path()?;
-        let kits: Result<Vec<_>> = self.made.iter().map(|_| Kit::new(engine, waits_for, &write_path)).collect();
-        let number = kinds.len();
-        for (made, kit) in self.made.iter().zip(kits?) {
-            let mut made = lock(made);
-            // Room for the next one, too: a worker that fetches takes no memory.
-            made.push((number, kit));
-        }
-        kinds.push(kind);
-        Ok(number)
     }
 
     /// Nobody fetches any more.
