@@ -84,9 +84,7 @@ impl FramePlan {
         let dtype = config.dtype;
         Ok(Self { dtype, rows, row_bytes, bytes, array_bytes, array_row_bytes, layout, camera, fill, roi })
     }
-}
 
-impl FramePlan {
     /// Frames that a buffer holds: those of all samples of its pixels.
     pub(crate) fn samples(&self) -> usize {
         self.camera.as_ref().map_or(1, |camera| camera.format.samples())

@@ -105,9 +105,7 @@ impl Plan {
         let reason = format!("more than the memory of this machine, {memory} bytes; the ring takes all of it at once");
         Err(Error::config("ring_bytes", config.ring_bytes, reason))
     }
-}
 
-impl Plan {
     /// About as many bytes as the last documents of the image take, with those of its levels and a block of records.
     pub(crate) fn documents_bytes(&self) -> u64 {
         const DOCUMENT_BYTES: u64 = 8 << 10;

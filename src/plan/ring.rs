@@ -100,9 +100,7 @@ impl RingPlan {
             tickets_a_layer: workers.min(tiles) as u32,
         })
     }
-}
 
-impl RingPlan {
     /// Makes it that of a level whose frames come from another one. Whose number is missing there is told with its
     /// layer, so the window only has to be so wide that none is given up before that.
     ///
