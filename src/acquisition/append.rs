@@ -73,7 +73,7 @@ impl Acquisition {
     /// As [`append`](Self::append), for frames that are cut out of a larger buffer: rows start `row_stride` bytes
     /// apart, and the last row may end with the buffer. Every frame gets the same record.
     pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
-        self.append_within(pixels, row_stride, record, BufferSource::new(&self.taking(), self.patience()))
+        self.append_within(pixels, None, row_stride, record, BufferSource::new(&self.taking(), self.patience()))
     }
 
     /// As [`append_with`](Self::append_with), but the whole call waits at most so long, whatever the configuration
@@ -85,7 +85,7 @@ impl Acquisition {
         record: Record,
         timeout: Duration,
     ) -> Result<Appended> {
-        self.append_within(pixels, row_stride, record, BufferSource::new(&self.taking(), Some(timeout)))
+        self.append_within(pixels, None, row_stride, record, BufferSource::new(&self.taking(), Some(timeout)))
     }
 
     /// As [`append_with`](Self::append_with) of `bytes` bytes from `pixels` on, which other threads may write
@@ -114,14 +114,16 @@ impl Acquisition {
         |wait| self.acquire_within(wait)
     }
 
+    /// `roi`: the part of each frame that is given; `None`: all of it.
     pub(crate) fn append_within(
         &self,
         pixels: &[u8],
+        roi: Option<Roi>,
         row_stride: usize,
         record: Record,
         buffers: BufferSource<'_>,
     ) -> Result<Appended> {
-        let pixels = Pixels { start: pixels.as_ptr(), bytes: pixels.len(), row_stride, roi: None };
+        let pixels = Pixels { start: pixels.as_ptr(), bytes: pixels.len(), row_stride, roi };
         // SAFETY: the slice outlives the call.
         unsafe { self.append_pixels(pixels, record, buffers) }
     }

@@ -65,7 +65,7 @@ impl Acquisition {
         buffers: BufferSource<'_>,
     ) -> Result<Appended> {
         if samples > 1 && self.engine.plan.frame.samples() == samples {
-            return self.append_within(pixels, row_stride, record, buffers);
+            return self.append_within(pixels, None, row_stride, record, buffers);
         }
         let picture = Picture::new(&self.engine.plan, self.engine.ring.frames(), samples, row_stride)?;
         self.check_record(&record)?;

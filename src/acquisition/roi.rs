@@ -28,7 +28,7 @@ impl Acquisition {
     /// As [`append_roi`](Self::append_roi), for parts that are cut out of a larger buffer: rows start `row_stride`
     /// bytes apart, and the last row may end with the buffer. Every frame gets the same record.
     pub fn append_roi_with(&self, pixels: &[u8], roi: Roi, row_stride: usize, record: Record) -> Result<Appended> {
-        self.append_roi_within(pixels, roi, row_stride, record, BufferSource::new(&self.taking(), self.patience()))
+        self.append_within(pixels, Some(roi), row_stride, record, BufferSource::new(&self.taking(), self.patience()))
     }
 
     /// As [`append_roi_with`](Self::append_roi_with), from memory as [`append_raw`](Self::append_raw) has it.
@@ -48,18 +48,5 @@ impl Acquisition {
         let pixels = Pixels { start: pixels, bytes, row_stride, roi: Some(roi) };
         // SAFETY: as the caller promises.
         unsafe { self.append_pixels(pixels, record, BufferSource::new(&self.taking(), wait.or(self.patience()))) }
-    }
-
-    pub(crate) fn append_roi_within(
-        &self,
-        pixels: &[u8],
-        roi: Roi,
-        row_stride: usize,
-        record: Record,
-        buffers: BufferSource<'_>,
-    ) -> Result<Appended> {
-        let pixels = Pixels { start: pixels.as_ptr(), bytes: pixels.len(), row_stride, roi: Some(roi) };
-        // SAFETY: the slice outlives the call.
-        unsafe { self.append_pixels(pixels, record, buffers) }
     }
 }

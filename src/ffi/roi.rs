@@ -61,13 +61,8 @@ pub unsafe extern "C" fn sw_append_roi(
         let wait = Limit::of(timeout_ms)?.or(run.ring_full);
         let running = run.running()?;
         let take = |wait| run.loans.frame(&running, wait);
-        let done = running.append_roi_within(
-            pixels,
-            Roi { y, x, height, width },
-            stride,
-            record,
-            BufferSource::new(&take, wait),
-        )?;
+        let roi = Some(Roi { y, x, height, width });
+        let done = running.append_within(pixels, roi, stride, record, BufferSource::new(&take, wait))?;
         if let Some(place) = place {
             place.set(sw_appended { frames: done.frames, dropped: done.dropped });
         }

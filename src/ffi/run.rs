@@ -392,7 +392,7 @@ pub unsafe extern "C" fn sw_append(
         let wait = Limit::of(timeout_ms)?.or(run.ring_full);
         let running = run.running()?;
         let take = |wait| run.loans.frame(&running, wait);
-        let done = running.append_within(pixels, stride, record, BufferSource::new(&take, wait))?;
+        let done = running.append_within(pixels, None, stride, record, BufferSource::new(&take, wait))?;
         if let Some(place) = place {
             place.set(sw_appended { frames: done.frames, dropped: done.dropped });
         }
