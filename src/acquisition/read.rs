@@ -48,21 +48,17 @@ impl Acquisition {
             match self.engine.whereabouts(number) {
                 Whereabouts::Nowhere => fills(out),
                 Whereabouts::Ring(view) => gather_rows(frame, view.pixels(), 0, out),
-                Whereabouts::Open(cell, first_chunk) => {
+                Whereabouts::Open(cell) => {
                     fills(out);
-                    let place = self.engine.plan.layers.locate(number).place as usize;
-                    let read = |across: usize, chunk: usize, encoded: &mut Vec<u8>| {
+                    self.read_open(number, out, |across, chunk, encoded| {
                         cell.shards[across].read_chunk(chunk, encoded)
-                    };
-                    self.read_open(first_chunk, place, read, out)?;
+                    })?;
                 }
-                Whereabouts::Parked(shards, first_chunk) => {
+                Whereabouts::Parked(shards) => {
                     fills(out);
-                    let place = self.engine.plan.layers.locate(number).place as usize;
-                    let read = |across: usize, chunk: usize, encoded: &mut Vec<u8>| {
+                    self.read_open(number, out, |across, chunk, encoded| {
                         self.read_parked(&shards[across], chunk, encoded)
-                    };
-                    self.read_open(first_chunk, place, read, out)?;
+                    })?;
                 }
                 Whereabouts::Closed => {
                     fills(out);
@@ -77,26 +73,28 @@ impl Acquisition {
         }
     }
 
-    /// Decodes the chunks of a frame, which is plane `place` of them, into `out`, which holds the fill value.
+    /// Decodes the chunks of a frame, which `read` reads by their shard and their place in it, into `out`, which holds
+    /// the fill value.
     fn read_open(
         &self,
-        first_chunk: usize,
-        place: usize,
-        mut read: impl FnMut(usize, usize, &mut Vec<u8>) -> Result<bool>,
+        number: u64,
         out: &mut [u8],
+        mut read: impl FnMut(usize, usize, &mut Vec<u8>) -> Result<bool>,
     ) -> Result<()> {
         let plan = &self.engine.plan;
         if plan.shard.cut_at_edge {
             return Err(self.unsupported("a frame in an open shard of a precomputed volume can't be read yet"));
         }
         let layout = &plan.array.layout;
+        let at = plan.layers.locate(number);
+        let first_chunk = plan.first_chunk(&plan.layers.grid_position(at.block, at.cell));
         let mut decoder = self.array(Path::new(""), plan.array.clone()).chunk_decoder()?;
         let (mut encoded, mut raw) = (Vec::new(), vec![0; plan.shard.chunk_bytes]);
         for tile in &plan.tiles {
             let (across, chunk) = plan.slot_of(first_chunk, tile);
             if read(across, chunk, &mut encoded)? {
                 decoder.decode(&encoded, &mut raw)?;
-                copy_tile(&raw, layout, tile, place, &plan.frame, out);
+                copy_tile(&raw, layout, tile, at.place as usize, &plan.frame, out);
             }
         }
         Ok(())
@@ -143,8 +141,7 @@ impl Acquisition {
     /// From the entries of an archive: its directory in the file may be behind.
     fn read_from_archive(&self, archive: &Archive, number: u64, out: &mut [u8]) -> Result<()> {
         let plan = &self.engine.plan;
-        let (layer, shard) = (plan.layers.locate(number), plan.shards.locate(number));
-        let first_chunk = plan.first_chunk(&plan.layers.grid_position(layer.block, layer.cell));
+        let shard = plan.shards.locate(number);
         let grid = plan.shards.grid_position(shard.block, shard.cell);
         // Tiles of one shard follow each other.
         let mut latest: Option<(usize, Option<(ShardFile, Index)>)> = None;
@@ -155,15 +152,14 @@ impl Acquisition {
             let index = Index::read(&file, &plan.array.layout, &plan.shard_position(&grid, across), None)?;
             Ok::<_, Error>(Some((file, index)))
         };
-        let read = |across: usize, chunk: usize, encoded: &mut Vec<u8>| {
+        self.read_open(number, out, |across, chunk, encoded| {
             if latest.as_ref().is_none_or(|(of, _)| *of != across) {
                 latest = Some((across, open(across)?));
             }
             let Some((_, Some((file, index)))) = &latest else { return Ok(false) };
             let range = index.entry(chunk as u64).map_err(|reason| Error::format(file.path(), reason))?;
             range.map_or(Ok(false), |range| file.read(range, encoded).map(|()| true))
-        };
-        self.read_open(first_chunk, layer.place as usize, read, out)
+        })
     }
 
     fn array(&self, folder: &Path, metadata: Metadata) -> Array {

@@ -18,10 +18,10 @@ pub(crate) enum Whereabouts {
     Nowhere,
     /// In the ring.
     Ring(View),
-    /// In shards that are being filled, from this chunk of theirs on.
-    Open(Arc<ShardCell>, usize),
-    /// In shards that are closed for a while: the chunks of each, from this one on.
-    Parked(Vec<ParkedChunks>, usize),
+    /// In shards that are being filled.
+    Open(Arc<ShardCell>),
+    /// In shards that are closed for a while: the chunks of each.
+    Parked(Vec<ParkedChunks>),
     /// In closed shards.
     Closed,
     /// Between two of these: it may be looked for again at once.
@@ -51,13 +51,12 @@ impl Engine {
         if !is_settled {
             return if waits { Whereabouts::OnItsWay } else { Whereabouts::Nowhere };
         }
-        let first_chunk = self.plan.first_chunk(&self.plan.layers.grid_position(at.block, at.cell));
         let cells = self.open_cells.all();
         let Some(cell) = cells.into_iter().find(|cell| (cell.block, cell.cell) == (shards.block, shards.cell)) else {
             return match self.parked.find(shards.block, shards.cell) {
                 Some(Found::Leaving) => Whereabouts::OnItsWay,
-                Some(Found::Open(cell)) => Whereabouts::Open(cell, first_chunk),
-                Some(Found::Closed(shards)) => Whereabouts::Parked(shards, first_chunk),
+                Some(Found::Open(cell)) => Whereabouts::Open(cell),
+                Some(Found::Closed(shards)) => Whereabouts::Parked(shards),
                 // Just now it is opened again.
                 None if is_parked && !self.parked.is_lost() => Whereabouts::OnItsWay,
                 // It may have left its layer since that was looked at, but not the shard.
@@ -65,8 +64,8 @@ impl Engine {
             };
         };
         // Acquire: meets the Release with which the layer was done, so its chunks are seen.
-        match cell.layers_done[first_chunk / self.plan.shard.layer_chunks].load(Acquire) {
-            true => Whereabouts::Open(cell, first_chunk),
+        match cell.layers_done[self.plan.layer_of(number)].load(Acquire) {
+            true => Whereabouts::Open(cell),
             false => self.view_in_layer(&at).map_or(Whereabouts::OnItsWay, Whereabouts::Ring),
         }
     }
