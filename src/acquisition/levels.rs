@@ -88,20 +88,20 @@ impl Levels {
 
     /// What the arrays are by now.
     pub(super) fn write_shape(&self, frames: u64, documents: &mut Documents) -> Result<()> {
-        let mut write = |level: &Level| {
-            let frames = level.frames.end(frames);
-            caught(|| level.image.write_shape(&level.engine.plan, frames, documents))
-        };
-        // What can be written is.
-        let outcomes: Vec<Result<()>> = self.0.iter().map(&mut write).collect();
-        outcomes.into_iter().collect()
+        self.write_each(frames, |Level { engine, image, .. }, frames| {
+            image.write_shape(&engine.plan, frames, documents)
+        })
+    }
+
+    /// Has `write` called with each level and its number of frames, where level 0 has `frames`. What can be written is.
+    fn write_each(&self, frames: u64, mut write: impl FnMut(&Level, u64) -> Result<()>) -> Result<()> {
+        let write = |level: &Level| caught(|| write(level, level.frames.end(frames)));
+        self.0.iter().map(write).fold(Ok(()), Result::and)
     }
 
     /// What is to be said of each level, behind its last shape. `error`: of the run.
     pub(super) fn write_ending(&self, frames: u64, error: Option<&Error>, documents: &mut Documents) -> Result<()> {
-        let mut write = |level: &Level| {
-            let Level { engine, image, .. } = level;
-            let frames = level.frames.end(frames);
+        self.write_each(frames, |Level { engine, image, .. }, frames| {
             let (missing, lost) = engine.missing_and_lost(frames);
             let ending = Ending {
                 chunks: engine.counters.chunks_written.load(Relaxed),
@@ -109,10 +109,8 @@ impl Levels {
                 missing: &losses::merge(&missing, &lost),
                 error,
             };
-            caught(|| image.write_ending(&engine.plan, frames, &ending, documents))
-        };
-        let outcomes: Vec<Result<()>> = self.0.iter().map(&mut write).collect();
-        outcomes.into_iter().collect()
+            image.write_ending(&engine.plan, frames, &ending, documents)
+        })
     }
 
     pub(super) fn tell_end(&self) {
