@@ -349,12 +349,10 @@ impl Acquisition {
     /// [`Error::Config`] for `ome` and `shardwright`, and in [`Dialect::Zarr2Sharded`](crate::Dialect) for
     /// `_ARRAY_DIMENSIONS`, which the writer itself sets; and for a value that is nested deeper than 64 levels.
     pub fn set_attribute(&self, key: &str, value: serde_json::Value) -> Result<()> {
-        self.check()?;
-        self.image.set_attribute(key, exact::as_read(value))
+        self.set_attribute_as_read(key, exact::as_read(value))
     }
 
     /// The same with a value as a document's reader has it.
-    #[cfg(feature = "capi")]
     pub(crate) fn set_attribute_as_read(&self, key: &str, value: serde_json::Value) -> Result<()> {
         self.check()?;
         self.image.set_attribute(key, value)

@@ -87,7 +87,16 @@ impl Acquisition {
     /// the device brought there together.
     #[must_use = "each run says for itself whether it ended well"]
     pub fn finish_all(acquisitions: Vec<Self>) -> Vec<Result<Summary, Unfinished>> {
-        finish_together(acquisitions)
+        let mut runs = acquisitions;
+        if Pool::is_one_of_any() || runs.iter().any(|run| run.manifest.is_some()) {
+            return runs.into_iter().map(Self::finish).collect();
+        }
+        runs.iter().for_each(|run| run.engine.close_gate());
+        Engine::drain(runs.iter().filter(|run| run.running.is_some()).map(|run| &run.engine));
+        Pool::end_all(runs.iter_mut().filter_map(|run| run.running.take()).collect());
+        let levels = runs.iter_mut().map(|run| (run.engine.counters.newest_end.load(Relaxed), &mut run.levels));
+        Levels::end(levels.collect());
+        write_together(&runs)
     }
 
     /// Lets a thread of its own end the run. For a thread of a run, which can't wait for its own end, nor for
@@ -384,19 +393,6 @@ impl Acquisition {
             error: None,
         }
     }
-}
-
-/// Ends several runs, each phase of it once for all of them.
-fn finish_together(mut runs: Vec<Acquisition>) -> Vec<Result<Summary, Unfinished>> {
-    if Pool::is_one_of_any() || runs.iter().any(|run| run.manifest.is_some()) {
-        return runs.into_iter().map(Acquisition::finish).collect();
-    }
-    runs.iter().for_each(|run| run.engine.close_gate());
-    Engine::drain(runs.iter().filter(|run| run.running.is_some()).map(|run| &run.engine));
-    Pool::end_all(runs.iter_mut().filter_map(|run| run.running.take()).collect());
-    let levels = runs.iter_mut().map(|run| (run.engine.counters.newest_end.load(Relaxed), &mut run.levels));
-    Levels::end(levels.collect());
-    write_together(&runs)
 }
 
 /// Writes the documents of runs whose shards are closed.

@@ -170,19 +170,13 @@ impl<'a> Picture<'a> {
 
     fn take_apart(&self, pixels: &[u8], frames: &mut Frames) {
         let (layout, rows) = (&self.frame.layout, self.rows());
+        let interleaved = if self.samples == 3 { Interleaved::Three } else { Interleaved::Four };
         for row in 0..rows.count {
             let samples = &pixels[row * rows.stride..][..rows.bytes];
             let to = layout.offset + row * layout.row_stride;
             for (channel, frame) in frames.iter_mut().flatten().enumerate() {
-                self.take(channel, samples, &mut frame[to..][..self.frame.row_bytes]);
+                interleaved.channel(self.sample_bytes, channel, samples, &mut frame[to..][..self.frame.row_bytes]);
             }
         }
-    }
-
-    /// Copies one sample of each pixel of a row.
-    fn take(&self, channel: usize, row: &[u8], out: &mut [u8]) {
-        let (size, samples) = (self.sample_bytes, self.samples);
-        let interleaved = if samples == 3 { Interleaved::Three } else { Interleaved::Four };
-        interleaved.channel(size, channel, row, out);
     }
 }

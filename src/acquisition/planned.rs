@@ -56,22 +56,17 @@ pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> R
 
 /// Refuses a configuration that says something of labels, where they are none.
 pub(super) fn refuse_label(config: &Config) -> Result<()> {
-    match &config.label {
-        None => Ok(()),
-        Some(label) => {
-            let value = format_args!("{} colors and {} properties", label.colors.len(), label.properties.len());
-            let reason = "labels are an image of a dataset of several images, named IMAGE/labels/NAME";
-            Err(Error::config("label", value, reason))
-        }
-    }
+    config.label.as_ref().map_or(Ok(()), |label| {
+        let value = format_args!("{} colors and {} properties", label.colors.len(), label.properties.len());
+        let reason = "labels are an image of a dataset of several images, named IMAGE/labels/NAME";
+        Err(Error::config("label", value, reason))
+    })
 }
 
 /// Refuses a configuration that says something of a plate, where there is none.
 pub(super) fn refuse_plate(config: &Config) -> Result<()> {
-    match config.plate_acquisition {
-        None => Ok(()),
-        Some(id) => Err(Error::config("plate_acquisition", id, "the image is not on a plate")),
-    }
+    let refuse = |id| Err(Error::config("plate_acquisition", id, "the image is not on a plate"));
+    config.plate_acquisition.map_or(Ok(()), refuse)
 }
 
 /// Refuses an array that is to be written alone, and has no place for what else is asked for. `path`: `None` in a
