@@ -165,7 +165,8 @@ impl Acquisition {
     fn start_alone(root: Root, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         let path = root.path().to_path_buf();
         let pool = |plan: &Plan| {
-            let bounds = Bounds::alone(1 + plan.levels.len());
+            // Its files were counted when it was planned.
+            let bounds = Bounds { images: 1 + plan.levels.len(), open_files: usize::MAX };
             Pool::start(&path, &config, plan.workers, bounds).map(Arc::new)
         };
         Self::start_in(Arc::new(root), None, config.clone(), RingSource::Own(buffers), pool)

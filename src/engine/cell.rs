@@ -239,10 +239,6 @@ impl OpenCells {
         self.lock().retain(|open| !Arc::ptr_eq(open, cell));
     }
 
-    pub(super) fn remove_all(&self, cells: &[Arc<ShardCell>]) {
-        cells.iter().for_each(|cell| self.remove(cell));
-    }
-
     pub(super) fn all(&self) -> Vec<Arc<ShardCell>> {
         self.lock().clone()
     }

@@ -241,7 +241,7 @@ fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCop
     // Its lock is held for a copy of what came since the last checkpoint, which is little: commits must not have to
     // wait.
     while engine.sequencer.lock().unpoisoned().copy_records(from, copy) {
-        let settled = copy.settled() as u64;
+        let settled = copy.settled as u64;
         let block = copy.for_file();
         from = block.number + 1;
         let written = caught(|| image.write_records(&engine.plan, block));

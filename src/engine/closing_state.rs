@@ -8,7 +8,6 @@ use super::pump::Engine;
 use super::records::RecordCopy;
 use crate::error::logged;
 
-/// What the thread that closes keeps of an image.
 pub(super) struct ClosingState {
     /// When the next checkpoint is due.
     pub(super) next: Instant,

@@ -81,13 +81,9 @@ impl FirstError {
 pub(crate) struct StageTimes([Latencies; Stage::ALL.len()]);
 
 impl StageTimes {
-    pub(crate) fn new() -> Self {
-        Self(std::array::from_fn(|_| Latencies::new()))
-    }
-
     /// One for the callers, one for the finalizer's threads, one for each worker.
     pub(crate) fn all(workers: usize) -> Arc<[Self]> {
-        (0..workers + 2).map(|_| Self::new()).collect()
+        (0..workers + 2).map(|_| Self(std::array::from_fn(|_| Latencies::new()))).collect()
     }
 
     pub(crate) fn of(&self, stage: Stage) -> &Latencies {

@@ -47,10 +47,6 @@ impl ParkedBlocks {
         self.blocks.lock().unpoisoned()
     }
 
-    pub(super) fn begin(&self, number: u64) {
-        self.lock().insert(number, ParkedState::Leaving);
-    }
-
     pub(super) fn put(&self, number: u64, state: ParkedState) {
         self.lock().insert(number, state);
     }

@@ -69,13 +69,6 @@ pub(crate) struct Bounds {
     pub(crate) open_files: usize,
 }
 
-impl Bounds {
-    /// For one image, which is checked by itself, with this many levels.
-    pub(crate) const fn alone(levels: usize) -> Self {
-        Self { images: levels, open_files: usize::MAX }
-    }
-}
-
 #[derive(Default)]
 struct Threads {
     workers: Vec<JoinHandle<()>>,

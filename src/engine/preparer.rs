@@ -208,7 +208,7 @@ impl Served {
         }
         let kit = supply.provide(&self.engine, block.cells[0].shards[0].waits_for());
         let kit = kit.inspect_err(|_| {
-            self.engine.open_cells.remove_all(&block.cells);
+            block.cells.iter().for_each(|cell| self.engine.open_cells.remove(cell));
             let shards = block.cells.iter().flat_map(|cell| &cell.shards);
             shards.for_each(|shard| drop(caught(|| Ok(self.image.storage().remove(&shard.key)))));
         })?;

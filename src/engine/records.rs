@@ -157,18 +157,13 @@ pub(crate) fn write_lost(
 pub(crate) struct RecordCopy {
     block: RecordBlock,
     /// How many of the block's first numbers are settled.
-    settled: usize,
+    pub(super) settled: usize,
 }
 
 impl RecordCopy {
     pub(crate) fn new(plan: &RecordPlan) -> Self {
         // Of a block that never comes.
         Self { block: RecordBlock { number: u64::MAX, ..RecordBlock::new(plan) }, settled: 0 }
-    }
-
-    /// How many of the block's first numbers are settled.
-    pub(crate) fn settled(&self) -> usize {
-        self.settled
     }
 
     /// The block, as a file shall hold it.

@@ -16,6 +16,7 @@ use super::layer::Layer;
 use super::losses::note_range;
 use super::messages::{Arrival, Requests};
 use super::numbers::Outcome;
+use super::parked::ParkedState;
 use super::records::{RecordCopy, Records};
 use super::shared::{Shared, relief};
 use super::window::Window;
@@ -206,7 +207,7 @@ impl Sequencer {
             self.detached.push((slot, at));
         }
         self.latest = None;
-        shared.parked.begin(block.number);
+        shared.parked.put(block.number, ParkedState::Leaving);
         Some(block)
     }
 

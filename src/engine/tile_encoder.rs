@@ -12,7 +12,6 @@ use crate::error::Result;
 use crate::geometry::Tile;
 use crate::stats::Stage;
 
-/// Makes chunks of tiles.
 pub(super) struct TileEncoder {
     pub(super) encoder: Encoder,
     /// The tile as gathered, where it is not the chunk already.
