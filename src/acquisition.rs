@@ -484,7 +484,6 @@ impl Acquisition {
         &self.engine
     }
 
-    /// By which the dataset of the image is known.
     #[cfg(feature = "capi")]
     pub(crate) fn dataset_identity(&self) -> usize {
         self.image.root().identity()

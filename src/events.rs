@@ -114,7 +114,6 @@ struct Inbox {
     ended: AtomicBool,
     /// Nobody shall wait any more.
     closed: AtomicBool,
-    /// How many threads are waiting.
     waiting: AtomicUsize,
 }
 

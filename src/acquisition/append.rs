@@ -183,7 +183,6 @@ impl Acquisition {
     }
 }
 
-/// What is to be copied.
 pub(super) struct Pixels {
     pub(super) start: *const u8,
     pub(super) bytes: usize,

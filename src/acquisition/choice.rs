@@ -7,7 +7,6 @@ use crate::dataset::Root;
 use crate::error::Result;
 use crate::plan::{CodecPlan, Plan};
 
-/// The codec of a run.
 pub(super) fn codec(root: &Root, config: &Config) -> Result<CodecPlan> {
     if config.codec.compressor != Compressor::Auto {
         return Ok(CodecPlan::fixed(config.codec.compressor));

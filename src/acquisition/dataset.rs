@@ -235,7 +235,6 @@ impl Dataset {
         config
     }
 
-    /// Refuses a name that no image of the dataset can have.
     fn check_name(&self, name: &str, config: &Config) -> Result<()> {
         refuse_key(config)?;
         refuse_bare_image(config)?;
@@ -268,7 +267,6 @@ impl Dataset {
     }
 }
 
-/// Each image of a list has a name of its own.
 fn refuse_twice<N: AsRef<str>>(images: &[(N, Config)]) -> Result<()> {
     let mut names: Vec<&str> = images.iter().map(|(name, _)| name.as_ref()).collect();
     names.sort_unstable();
@@ -332,7 +330,6 @@ impl SharedPool {
         Self { started: Mutex::default(), open_files }
     }
 
-    /// The threads, started with the first image.
     pub(super) fn get(&self, path: &Path, config: &Config) -> Result<Arc<Pool>> {
         let mut pool = self.started.lock().unpoisoned();
         if let Some(pool) = &*pool {

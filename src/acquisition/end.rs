@@ -277,7 +277,6 @@ impl Acquisition {
         self.engine.unstored_records.numbers(self.engine.plan.record.block_frames, end)
     }
 
-    /// How many frames of the dataset have no record of it.
     fn frames_without_records(&self, summary: &Summary) -> u64 {
         let missing_in = |range: &Range<u64>| {
             let overlap =

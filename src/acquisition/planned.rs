@@ -96,7 +96,6 @@ pub(crate) fn refuse_bare(path: Option<&Path>, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an array alone among the images of a dataset.
 pub(super) fn refuse_bare_image(config: &Config) -> Result<()> {
     let reason =
         "the images of a dataset of several have documents; create the array alone, at a path and perhaps a key";

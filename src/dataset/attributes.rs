@@ -9,7 +9,6 @@ use crate::format::{DIMENSION_NAMES, rules};
 use crate::json as exact;
 use crate::words::quoted;
 
-/// The user's attributes, which documents follow.
 #[derive(Default)]
 pub(super) struct UserAttributes {
     values: Map<String, Value>,

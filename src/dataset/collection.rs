@@ -83,7 +83,6 @@ impl Collection {
         }
     }
 
-    /// The configuration of an image.
     pub(super) fn config(&self, name: &str) -> Option<&Config> {
         Some(&self.images.iter().find(|image| image.name == name)?.config)
     }

@@ -240,7 +240,6 @@ impl ImageWriter {
         format::ImageDescription { array: &plan.array, shape, of_array: None, user, own, ome }
     }
 
-    /// Whether other images are labels of this one.
     pub(crate) fn has_labels(&self) -> bool {
         self.name.as_ref().zip(self.root.collection()).is_some_and(|(name, images)| images.has_labels(name))
     }
@@ -260,7 +259,6 @@ impl ImageWriter {
         self.root.folder().map(|root| root.join(format!("{}{folder}", self.prefix)))
     }
 
-    /// Creates a shard, whose key is `key`.
     pub(crate) fn create_shard(&self, plan: &Arc<Plan>, place: ShardPosition, key: String) -> Result<Shard> {
         let shard = Shard::create(self.storage.clone(), key.clone(), place, plan.clone())?;
         if plan.shard.keep_empty {
@@ -347,7 +345,6 @@ impl ImageWriter {
         self.prefix.clone() + &record_block(array, block)
     }
 
-    /// Replaces the frame numbers of a block of records.
     pub(crate) fn write_frame_numbers(&self, block: u64, bytes: &[u8]) -> Result<()> {
         if self.lone_array().is_some() {
             return Ok(());

@@ -240,12 +240,10 @@ impl Root {
         }
     }
 
-    /// Whether it may have more than one image.
     pub(crate) fn has_several(&self) -> bool {
         self.collection.is_some()
     }
 
-    /// The folder, if it is one.
     #[cfg(feature = "offline")]
     pub(crate) fn folder(&self) -> Option<&Path> {
         match &self.location {
@@ -254,7 +252,6 @@ impl Root {
         }
     }
 
-    /// The archive, if it is one.
     #[cfg(feature = "offline")]
     pub(crate) fn archive(&self) -> Option<&Archive> {
         if let Location::Archive(file) = &self.location { Some(file.archive()) } else { None }
@@ -291,17 +288,14 @@ impl Root {
         self.collection()?.plate().cloned()
     }
 
-    /// Whether something stays of it.
     pub(crate) fn is_kept(&self) -> bool {
         self.keep.load(Relaxed)
     }
 
-    /// The configuration of an image.
     pub(crate) fn config_of(&self, name: &str) -> Option<Config> {
         self.collection()?.config(name).cloned()
     }
 
-    /// Writes the documents of the collection, if there is one.
     pub(crate) fn write_collection(&self, to: &mut Documents) -> Result<()> {
         // Locked until it is written: an older list must not come later.
         self.collection().map_or(Ok(()), |mut collection| collection.write(to))

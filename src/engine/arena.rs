@@ -32,7 +32,6 @@ pub(crate) const JOBS_MAX: usize = 4 * BATCH_MAX;
 /// Chunks that wait, those that each of the writers has taken from there, and the one that is made.
 const SPANS_MAX: usize = JOBS_MAX + WRITES_AT_ONCE * (BATCH_MAX + 1) + 1;
 
-/// One worker's memory.
 pub(crate) struct Arena {
     shared: Arc<ArenaMemory>,
     /// Where the next chunk is made.

@@ -19,7 +19,6 @@ pub(super) enum Hold {
     Never,
 }
 
-/// A block that is parked.
 struct ParkedPlace {
     number: u64,
     touched: bool,
@@ -138,7 +137,6 @@ impl Blocks {
             || self.parked.iter().any(|parked| parked.touched && parked.number == number)
     }
 
-    /// The shards of the frame `number`.
     pub(super) fn cell_of(&mut self, number: u64, shared: &Shared) -> Result<Arc<ShardCell>, Hold> {
         let at = self.plan.shards.locate(number);
         if let Some((touched, block)) = self.blocks.iter_mut().find(|(_, block)| block.number == at.block) {

@@ -80,7 +80,6 @@ impl ParkedCell {
         &self.shards
     }
 
-    /// Opens the files again.
     pub(super) fn reopen(self, permit: Option<Permit>) -> Result<ShardCell> {
         let Self { mut cell, shards } = self;
         cell.shards = shards.into_iter().map(ParkedShard::reopen).collect::<Result<_>>()?;
@@ -222,7 +221,6 @@ impl LiveCells {
     }
 }
 
-/// The cells that exist and are not closed.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCells(StdMutex<Vec<Arc<ShardCell>>>);
 

@@ -117,7 +117,6 @@ fn write_records(mut blocks: Vec<(Arc<Served>, RecordBlock)>) {
     }
 }
 
-/// What the thread that closes does for an image.
 impl Served {
     /// Almost zero would keep a core and the device busy, and the far future has no `Instant`.
     fn checkpoints_are_apart(&self) -> Duration {
@@ -147,7 +146,6 @@ impl Served {
         if looks { to_checkpoint.min(LOOK_AT_RING_EVERY) } else { to_checkpoint }
     }
 
-    /// Does what is due.
     fn look(&self) {
         let engine = &*self.engine;
         let mut closing = self.closing.lock().unpoisoned();

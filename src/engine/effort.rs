@@ -120,7 +120,6 @@ fn longer(patience: Duration, lasted: Duration) -> Duration {
     if lasted >= PROVEN { PATIENCE_MIN } else { (2 * patience).min(PATIENCE_MAX) }
 }
 
-/// The changes of a run.
 #[derive(Debug, Default)]
 pub(crate) struct EffortChanges {
     first: Vec<String>,

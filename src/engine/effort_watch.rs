@@ -12,7 +12,6 @@ use crate::sync::Unpoisoned;
 /// Of a shorter time, sums over whole tiles tell little.
 const LOOK_AFTER_MIN: Duration = Duration::from_millis(20);
 
-/// Looks at a run, again and again.
 pub(super) struct EffortWatch {
     controller: Controller,
     began: Instant,

@@ -37,7 +37,6 @@ use crate::record::NUMBER_IN_RECORD;
 use crate::ring::{Frame, Loan};
 use crate::sync::Unpoisoned;
 
-/// What leads from one level to the next.
 pub(super) struct Feed {
     below: Arc<Engine>,
     above: Arc<Engine>,
@@ -74,7 +73,6 @@ impl Feed {
         self.halves.clear();
     }
 
-    /// A layer was stored, perhaps before its turn.
     pub(super) fn add(&mut self, turn: u64, slot: u32) {
         self.early.insert(turn, slot);
     }

@@ -11,7 +11,6 @@ use crate::sync::{Receiver, Unpoisoned};
 /// How often it is looked whether there is room for what has to wait for it.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// Feeds the levels of all images of a pool.
 pub(super) fn run(stored: &Closings<StoredOf>, to_feed: &Receiver<StoredOf>, roster: &Roster) {
     // Images of which a layer waits for room.
     let mut waiting: Vec<Arc<Served>> = Vec::new();

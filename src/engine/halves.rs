@@ -27,7 +27,6 @@ pub(super) enum Source<'a> {
 pub(super) struct Half {
     /// `None`: it is missing.
     pub(super) pixels: Option<Vec<u8>>,
-    /// It is the first of the two.
     pub(super) is_first: bool,
 }
 
@@ -46,7 +45,6 @@ impl Spares {
     }
 }
 
-/// Makes planes of frames.
 pub(super) struct Planes {
     spares: Arc<Spares>,
     /// A frame as it is in the array, and before it is turned, where a camera gives it otherwise.

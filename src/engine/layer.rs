@@ -82,7 +82,6 @@ impl Layers {
         Self { slots: (0..slots).map(slot).collect(), free, freed }
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.slots.len()
     }

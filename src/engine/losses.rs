@@ -11,7 +11,6 @@ use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::plan::Plan;
 use crate::sync::{Mutex, Unpoisoned};
 
-/// What was lost so far.
 #[derive(Debug, Default)]
 pub(crate) struct Losses(Mutex<Lost>);
 
@@ -74,7 +73,6 @@ pub(crate) fn holds(ranges: &[Range<u64>], number: u64) -> bool {
     ranges.get(at).is_some_and(|range| range.contains(&number))
 }
 
-/// The ranges of what is missing and of what was lost.
 pub(crate) fn merge(missing: &[Range<u64>], lost: &BTreeSet<u64>) -> Vec<Range<u64>> {
     let mut all = missing.to_vec();
     all.extend(lost.iter().map(|&number| number..number + 1));

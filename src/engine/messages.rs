@@ -77,7 +77,6 @@ pub(crate) type Listener = Arc<Contained<dyn Fn(&str) + Send + Sync>>;
 /// An image's way to the thread that prepares.
 pub(crate) struct Requests {
     lane: Lane<PrepareBlock>,
-    /// Requests that are not settled.
     unsettled: AtomicUsize,
 }
 
@@ -113,7 +112,6 @@ impl Requests {
 pub(crate) struct ClosingPort {
     image: u32,
     all: Arc<Closings<ClosingOf>>,
-    /// Things that are not settled.
     unsettled: AtomicUsize,
 }
 

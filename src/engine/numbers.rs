@@ -125,7 +125,6 @@ impl Numbers {
         Ok(())
     }
 
-    /// One past the largest number that somebody brought.
     pub(crate) fn claimed_end(&self) -> u64 {
         self.claimed_end.load(Ordering::Relaxed)
     }

@@ -55,7 +55,6 @@ impl ParkedBlocks {
         self.lock().contains_key(&number)
     }
 
-    /// The shards of a cell.
     #[cfg(feature = "offline")]
     pub(super) fn find(&self, block: u64, cell: u64) -> Option<Found> {
         match self.lock().get(&block)? {

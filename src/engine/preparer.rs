@@ -224,7 +224,6 @@ fn may_get_room(engine: &Engine) -> bool {
     engine.layers.in_use() > gather || engine.open_cells.all().iter().any(|cell| cell.layers_left.load(Acquire) == 0)
 }
 
-/// Creates the shards of one block.
 pub(super) fn create_block(of: &Served, number: u64, permit: Option<Permit>) -> Result<ShardBlock> {
     let (engine, image) = (&*of.engine, &*of.image);
     let mut begun = Vec::new();

@@ -23,7 +23,6 @@ use crate::sync::{Mutex, Relay, Sender, Unpoisoned, bounded};
 
 const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 
-/// Everything that the threads of one acquisition share.
 pub(crate) struct Engine {
     shared: Shared,
     pub(crate) sequencer: Mutex<Sequencer>,

@@ -8,7 +8,6 @@ use crate::plan::Plan;
 use crate::ring::{Buffers, Ring};
 use crate::sync::Unpoisoned;
 
-/// Where the ring of an image comes from.
 pub(crate) enum RingSource {
     /// It is this image's alone.
     Own(Option<RingBuffers>),

@@ -211,7 +211,6 @@ impl Sequencer {
         Some(block)
     }
 
-    /// How many layers wait for frames.
     pub(crate) fn layers_gathering(&self) -> usize {
         self.open.len()
     }

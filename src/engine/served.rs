@@ -154,7 +154,6 @@ pub(super) fn settle_levels(images: &[&Served]) {
     }
 }
 
-/// All images of a pool.
 #[derive(Default)]
 pub(super) struct Roster(StdRwLock<BTreeMap<u32, Arc<Served>>>);
 

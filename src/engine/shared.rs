@@ -33,7 +33,6 @@ pub(super) mod relief {
     pub(in super::super) const FOR_LONG: u8 = 2;
 }
 
-/// Everything that the threads of one acquisition share.
 pub(crate) struct Shared {
     pub(crate) plan: Arc<Plan>,
     pub(crate) codec: Codec,
@@ -50,7 +49,6 @@ pub(crate) struct Shared {
     pub(crate) arrivals: (Sender<Arrival>, Receiver<Arrival>),
     pub(crate) layers: Layers,
     pub(crate) tickets: Lane<Ticket>,
-    /// For the thread that prepares.
     pub(crate) requests: Arc<Requests>,
     pub(crate) closings: ClosingPort,
     pub(crate) counters: Counters,
@@ -80,7 +78,6 @@ pub(crate) struct Shared {
     pub(crate) effort_changes: StdMutex<EffortChanges>,
     /// Of all images of the dataset.
     times: Arc<[StageTimes]>,
-    /// Shards whose files are closed for a while.
     pub(super) parked: ParkedBlocks,
     /// When frames came last, by a clock that all images share.
     pub(super) used_at: AtomicU64,
@@ -304,7 +301,6 @@ impl Shared {
         self.first_error.frame().filter(|&frame| frame < self.counters.newest_end.load(Relaxed))
     }
 
-    /// One past the newest frame that has come.
     pub(super) fn newest_end(&self) -> u64 {
         self.counters.newest_end.load(Relaxed)
     }

@@ -38,7 +38,6 @@ impl UnstoredRecords {
         }
     }
 
-    /// Whether there are such records.
     pub(crate) fn are_there(&self) -> bool {
         self.0.lock().unpoisoned().values().any(|state| state.failed)
     }

@@ -29,7 +29,6 @@ pub(crate) enum Whereabouts {
 }
 
 impl Engine {
-    /// Where a frame is in this moment.
     pub(crate) fn whereabouts(&self, number: u64) -> Whereabouts {
         self.pump();
         // What is computed with such a number would overflow.

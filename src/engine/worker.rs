@@ -24,7 +24,6 @@ use crate::sync::{Lanes, Turn, Unpoisoned};
 /// For more, a worker takes memory once more.
 const KITS_EXPECTED: usize = 16;
 
-/// One worker's own things.
 pub(crate) struct Worker {
     index: usize,
     tickets: Arc<Lanes<Ticket>>,

@@ -10,7 +10,6 @@ use crate::format::keys::RECORDS;
 use crate::format::{precomputed, rules};
 use crate::words::quoted;
 
-/// Refuses what the dialect of `config` can't hold.
 pub(super) fn check(config: &Config) -> Result<()> {
     let rules = rules(config.dialect);
     if !rules.numbers_chunks && config.volume != Volume::default() {

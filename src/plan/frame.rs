@@ -7,7 +7,6 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::pixels::Roi;
 
-/// The facts of one frame.
 #[derive(Debug)]
 pub(crate) struct FramePlan {
     /// The type in the array.

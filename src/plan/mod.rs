@@ -48,7 +48,6 @@ pub(crate) use volume::VolumePlan;
 // Of one frame.
 const TILES_MAX: u128 = 1 << 20;
 
-/// The facts of one acquisition.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) frame: FramePlan,
@@ -67,7 +66,6 @@ pub(crate) struct Plan {
     pub(crate) volume: Option<VolumePlan>,
     pub(crate) ring: RingPlan,
     pub(crate) record: RecordPlan,
-    /// Worker threads.
     pub(crate) workers: usize,
     /// What the codec may be made of, from the least effort on.
     pub(crate) efforts: Vec<Effort>,

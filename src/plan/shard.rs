@@ -17,7 +17,6 @@ const CHUNK_BYTES_MAX: u64 = (1 << 31) - (1 << 20);
 // Where chunks start on pages, up to two are lost for each: less than one part in a hundred of these.
 const LED_CHUNK_BYTES_MIN: usize = 1 << 20;
 
-/// The facts of a chunk and a shard.
 #[derive(Debug)]
 pub(crate) struct ShardPlan {
     /// Each chunk has a slot of its own; else they follow each other.
@@ -141,7 +140,6 @@ fn may_lead(config: &Config, frame: &FramePlan, rows: u64) -> bool {
         && piece_bytes.is_some_and(|bytes| bytes.is_multiple_of(PAGE))
 }
 
-/// Decoded bytes of a whole chunk.
 fn chunk_bytes(element: usize, chunk_shape: &[u64]) -> Result<usize> {
     let bytes = chunk_shape.iter().try_fold(element as u64, |bytes, &n| bytes.checked_mul(n));
     let bytes = bytes.filter(|&bytes| bytes <= CHUNK_BYTES_MAX).ok_or_else(|| {

@@ -26,7 +26,6 @@ const SHARD_BITS_LISTED_MAX: u32 = 20;
 const SHARD_BITS_UNBOUNDED: u32 = 32;
 const SHARD_BITS_UNBOUNDED_MIN: u32 = 24;
 
-/// A precomputed volume.
 #[derive(Debug)]
 pub(crate) struct VolumePlan {
     pub(crate) volume: Volume,

@@ -116,7 +116,6 @@ impl Shard {
         Ok(new)
     }
 
-    /// What keeps a thread that writes into it.
     pub(crate) fn waits_for(&self) -> WaitsFor {
         match self.map {
             Some(_) => WaitsFor::Nothing,
@@ -216,7 +215,6 @@ impl Shard {
         }
     }
 
-    /// A write into the file failed.
     pub(super) fn note_failed_write(&self) {
         if let Some(checksums) = &self.checksums {
             checksums.spoiled.store(true, Ordering::Relaxed);

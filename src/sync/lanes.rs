@@ -23,7 +23,6 @@ pub(crate) enum Turn<T> {
     End,
 }
 
-/// One of the lanes.
 pub(crate) struct Lane<T> {
     number: u32,
     lanes: Arc<Lanes<T>>,
@@ -38,17 +37,14 @@ impl<T> Lanes<T> {
         Arc::new(Self { turns: PolledQueue::new(lanes + 1, first) })
     }
 
-    /// The next turn, as soon as there is one.
     pub(crate) fn pop(&self) -> Turn<T> {
         self.turns.pop()
     }
 
-    /// The next turn, if there is one within this time.
     pub(crate) fn pop_within(&self, time: Duration) -> Option<Turn<T>> {
         self.turns.pop_within(time)
     }
 
-    /// Whoever waits shall look now.
     pub(crate) fn wake(&self) {
         self.turns.wake();
     }
