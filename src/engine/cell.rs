@@ -10,7 +10,7 @@ use crate::shard::{ParkedShard, Shard};
 use crate::sync::Unpoisoned;
 
 /// The shards that cover the same frames: one, or several side by side.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct ShardCell {
     pub(crate) shards: Vec<Shard>,
     /// Where it stands among the cells of its unit.
@@ -190,7 +190,6 @@ impl ShardCell {
 }
 
 /// Cells that are open at the same time.
-#[derive(Debug)]
 pub(crate) struct ShardBlock {
     pub(crate) number: u64,
     pub(crate) cells: Vec<Arc<ShardCell>>,
@@ -221,7 +220,7 @@ impl LiveCells {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct OpenCells(StdMutex<Vec<Arc<ShardCell>>>);
 
 impl OpenCells {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 /// The bound, and what of it is used.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct OpenFiles {
     max: AtomicUsize,
     used: AtomicUsize,
@@ -15,7 +15,6 @@ pub(super) struct OpenFiles {
 }
 
 /// The right to have this many files open, until it is dropped.
-#[derive(Debug)]
 pub(crate) struct Permit {
     files: usize,
     of: Arc<OpenFiles>,

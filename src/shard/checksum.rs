@@ -9,14 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::format::zip::crc32;
 
 /// What was written of each chunk: its header and its payload.
-#[derive(Debug)]
 pub(super) struct Checksums {
     chunks: Box<[Written]>,
     /// A write failed, so nobody knows what stands there.
     pub(super) spoiled: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Written {
     at: AtomicU64,
     len: AtomicU64,

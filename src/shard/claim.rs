@@ -13,7 +13,6 @@ use crate::format::slot_header::{HEADER_BYTES, Origin, header, header_with};
 pub(crate) const PIECES_MAX: usize = 64;
 
 /// Where a chunk's bytes are to be made.
-#[derive(Debug)]
 pub(crate) enum Claim<'a> {
     /// In the shard itself.
     InPlace(Slot<'a>),
@@ -67,7 +66,6 @@ impl Shard {
 }
 
 /// A slot whose bytes are made elsewhere and written at once.
-#[derive(Debug)]
 pub(crate) struct StagedSlot<'a> {
     pub(super) entry: &'a Entry,
     pub(super) shard: &'a Shard,

@@ -252,9 +252,3 @@ impl Shard {
         move |error| Error::io(action, self.path(), error)
     }
 }
-
-impl std::fmt::Debug for Shard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shard").field("key", &self.key).finish_non_exhaustive()
-    }
-}

@@ -21,7 +21,6 @@ use crate::error::{Result, logged};
 use crate::format::slot_header::HEADER_BYTES;
 
 /// Room in the file for the chunks of one layer.
-#[derive(Debug)]
 pub(crate) struct ProvisionalRoom {
     range: Range<u64>,
     used_end: u64,

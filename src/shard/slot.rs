@@ -44,7 +44,6 @@ impl Entry {
 }
 
 /// A slot in mapped memory with its one writer. Dropping it uncommitted leaves the chunk missing.
-#[derive(Debug)]
 pub(crate) struct Slot<'a> {
     bytes: &'a mut [u8],
     /// Where the slot starts in the file.

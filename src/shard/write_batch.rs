@@ -10,7 +10,6 @@ use super::file::Shard;
 pub(crate) const BATCH_MAX: usize = 64;
 
 /// A chunk on its way into its shard together with others.
-#[derive(Debug)]
 pub(crate) struct BatchEntry<'a> {
     chunk: usize,
     nbytes: usize,
