@@ -97,33 +97,6 @@ pub(crate) struct ProvisionalLayer {
 }
 
 impl ShardCell {
-    /// `at`: block and cell; `layers`: how many a shard has room for, and how many of them will come.
-    pub(super) fn new(
-        shards: Vec<Shard>,
-        at: [u64; 2],
-        first_number: u64,
-        layers: [u64; 2],
-        permit: Option<Permit>,
-    ) -> Self {
-        let layers_left = crate::sync::atomic::AtomicU64::new(layers[1]);
-        let layers_done = (0..layers[0]).map(|_| AtomicBool::new(false)).collect();
-        let (frames_written, frames_synced) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self {
-            shards,
-            block: at[0],
-            cell: at[1],
-            first_number,
-            layers_left,
-            layers_done,
-            named: StdMutex::default(),
-            layers_failed: StdMutex::default(),
-            provisional: StdMutex::default(),
-            frames_written,
-            frames_synced,
-            permit,
-        }
-    }
-
     /// Closes the files, all of them or none. Nobody else may use them. `is_synced`: as of [`Shard::park`].
     pub(super) fn park(mut self, is_synced: bool) -> std::result::Result<ParkedCell, Box<Self>> {
         let mut parked = Vec::new();
@@ -250,7 +223,7 @@ mod loom {
     #[test]
     fn whoever_does_the_last_layer_sees_all_entries() {
         ::loom::model(|| {
-            let cell = ShardCell::new(vec![], [0, 0], 0, [2, 2], None);
+            let cell = ShardCell { layers_left: crate::sync::atomic::AtomicU64::new(2), ..ShardCell::default() };
             let shared = Arc::new((cell, [Entry::new(), Entry::new()]));
             let layer = |which: usize| {
                 let shared = shared.clone();

@@ -2,7 +2,7 @@
 //! long as it keeps up on average.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::cell::{ShardBlock, ShardCell};
@@ -256,9 +256,17 @@ fn create_shards(
             engine.finalizer_times().of(Stage::PrepareShard).since(start);
         }
         let first_number = (number * plan.shards.cells_a_block + cell) * plan.shard.across_frame as u64;
-        let layers = [plan.shard.layers as u64, plan.layers_of_shard(&grid)];
         let permit = permit.as_mut().map(|permit| permit.split((plan.shards.cells_a_block - cell) as usize));
-        cells.push(Arc::new(ShardCell::new(shards, [number, cell], first_number, layers, permit)));
+        cells.push(Arc::new(ShardCell {
+            shards,
+            block: number,
+            cell,
+            first_number,
+            layers_left: plan.layers_of_shard(&grid).into(),
+            layers_done: (0..plan.shard.layers).map(|_| AtomicBool::new(false)).collect(),
+            permit,
+            ..ShardCell::default()
+        }));
     }
     Ok(ShardBlock { number, cells })
 }
