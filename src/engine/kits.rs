@@ -1,6 +1,6 @@
 //! What a worker needs to make chunks of one kind: images of the same kind share it.
 
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
+use std::sync::{Mutex as StdMutex, MutexGuard};
 use std::thread::{JoinHandle, ThreadId};
 
 use super::arena::Arena;
@@ -47,9 +47,12 @@ impl Kind {
     }
 }
 
-/// Where kits come from, and the threads that write for workers.
+/// Where kits come from, and the threads that write for workers. Kits are made when an image of a new kind begins, so
+/// that no frame waits for memory.
 pub(super) struct KitSupply {
-    kits: Arc<Kits>,
+    kinds: StdMutex<Vec<Kind>>,
+    /// By worker, the kits that it has not fetched yet.
+    made: Vec<StdMutex<Vec<(usize, Kit)>>>,
     combining: CombiningWriter,
     /// The way to the threads that write, once there are some.
     writers: StdMutex<Option<Writers>>,
@@ -61,22 +64,23 @@ pub(super) struct KitSupply {
 pub(super) type StartThread = dyn Fn(String, Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>> + Send + Sync;
 
 impl KitSupply {
-    pub(super) fn new(kits: Arc<Kits>, start: Box<StartThread>) -> Self {
-        let (writers, started) = (StdMutex::default(), StdMutex::default());
-        Self { kits, combining: CombiningWriter::new(), writers, started, start }
+    pub(super) fn new(workers: usize, start: Box<StartThread>) -> Self {
+        let (kinds, writers, started) = Default::default();
+        let made = (0..workers).map(|_| StdMutex::default()).collect();
+        Self { kinds, made, combining: CombiningWriter::new(), writers, started, start }
     }
 
     /// The number of the kits for an image's chunks, which are made if there are none.
     pub(super) fn provide(&self, engine: &Engine, waits_for: WaitsFor) -> Result<usize> {
         let kind = Kind::of(&engine.plan, &engine.codec, waits_for);
-        let mut kinds = lock(&self.kits.kinds);
+        let mut kinds = lock(&self.kinds);
         if let Some(number) = kinds.iter().position(|known| *known == kind) {
             return Ok(number);
         }
         let write_path = self.write_path(waits_for)?;
-        let kits: Result<Vec<_>> = self.kits.made.iter().map(|_| Kit::new(engine, waits_for, &write_path)).collect();
+        let kits: Result<Vec<_>> = self.made.iter().map(|_| Kit::new(engine, waits_for, &write_path)).collect();
         let number = kinds.len();
-        for (made, kit) in self.kits.made.iter().zip(kits?) {
+        for (made, kit) in self.made.iter().zip(kits?) {
             // Room for the next one, too: a worker that fetches takes no memory.
             lock(made).push((number, kit));
         }
@@ -112,27 +116,10 @@ impl KitSupply {
 
     /// The threads that write, which end when the last worker has ended, and their queue is empty.
     pub(super) fn end(&self) -> Vec<JoinHandle<()>> {
-        self.kits.forget();
+        // Nobody fetches any more.
+        self.made.iter().for_each(|made| lock(made).clear());
         lock(&self.writers).take();
         std::mem::take(&mut *lock(&self.started))
-    }
-}
-
-/// The kits of all workers: made when an image of a new kind begins, so that no frame waits for memory.
-pub(super) struct Kits {
-    kinds: StdMutex<Vec<Kind>>,
-    /// By worker, those that it has not fetched yet.
-    made: Vec<StdMutex<Vec<(usize, Kit)>>>,
-}
-
-impl Kits {
-    pub(super) fn new(workers: usize) -> Self {
-        Self { kinds: StdMutex::default(), made: (0..workers).map(|_| StdMutex::default()).collect() }
-    }
-
-    /// Nobody fetches any more.
-    fn forget(&self) {
-        self.made.iter().for_each(|made| lock(made).clear());
     }
 
     /// For a worker: the kits that were made since it asked last.

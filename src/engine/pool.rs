@@ -13,7 +13,7 @@ use super::closings::Closings;
 use super::counters::StageTimes;
 use super::feed::Feed;
 use super::halves::Spares;
-use super::kits::{KitSupply, Kits};
+use super::kits::KitSupply;
 use super::messages::{ClosingOf, NextLevel, PrepareBlock, StoredOf, Ticket};
 use super::open_files::OpenFiles;
 use super::pump::Engine;
@@ -49,7 +49,6 @@ pub(crate) struct Pool {
     closings: Arc<Closings<ClosingOf>>,
     times: Arc<[StageTimes]>,
     roster: Arc<Roster>,
-    kits: Arc<Kits>,
     supply: Arc<KitSupply>,
     rings: Rings,
     /// Nobody but the thread that feeds levels takes buffers from these, so it never finds a part of what it needs.
@@ -86,9 +85,8 @@ impl Pool {
     pub(crate) fn start(path: &Path, config: &Config, workers: usize, bounds: Bounds) -> Result<Self> {
         let (closings, to_close) = Closings::new(CLOSINGS);
         let (stored, to_feed) = Closings::new(CLOSINGS);
-        let kits = Arc::new(Kits::new(workers));
         let of = path.to_path_buf();
-        let supply = Arc::new(KitSupply::new(kits.clone(), Box::new(move |name, run| spawn(&of, name, run))));
+        let supply = Arc::new(KitSupply::new(workers, Box::new(move |name, run| spawn(&of, name, run))));
         let pool = Self {
             path: path.to_path_buf(),
             images_max: bounds.images,
@@ -99,7 +97,6 @@ impl Pool {
             closings: Arc::new(closings),
             times: StageTimes::all(workers),
             roster: Arc::default(),
-            kits,
             supply,
             rings: Rings::default(),
             level_rings: Rings::default(),
@@ -117,7 +114,7 @@ impl Pool {
     fn start_all(&self, config: &Config, to_close: Receiver<ClosingOf>) -> Result<()> {
         let mut threads = self.threads();
         for index in 0..self.workers {
-            let worker = Worker::new(index, self.tickets.clone(), self.roster.clone(), self.kits.clone());
+            let worker = Worker::new(index, self.tickets.clone(), self.roster.clone(), self.supply.clone());
             let core = config.affinity.get(index % config.affinity.len().max(1)).copied();
             let run = move || {
                 core.into_iter().for_each(stay_on_core);

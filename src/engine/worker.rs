@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::cell::ShardCell;
 use super::counters::StageTimes;
 use super::gather::is_fill;
-use super::kits::{Kit, Kits};
+use super::kits::{Kit, KitSupply};
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot};
 use super::messages::Ticket;
 use super::pump::Engine;
@@ -28,7 +28,7 @@ pub(crate) struct Worker {
     index: usize,
     tickets: Arc<Lanes<Ticket>>,
     roster: Arc<Roster>,
-    made: Arc<Kits>,
+    supply: Arc<KitSupply>,
     /// By their number.
     kits: Vec<Option<Kit>>,
 }
@@ -43,8 +43,8 @@ enum Stored {
 }
 
 impl Worker {
-    pub(super) fn new(index: usize, tickets: Arc<Lanes<Ticket>>, roster: Arc<Roster>, made: Arc<Kits>) -> Self {
-        Self { index, tickets, roster, made, kits: Vec::with_capacity(KITS_EXPECTED) }
+    pub(super) fn new(index: usize, tickets: Arc<Lanes<Ticket>>, roster: Arc<Roster>, supply: Arc<KitSupply>) -> Self {
+        Self { index, tickets, roster, supply, kits: Vec::with_capacity(KITS_EXPECTED) }
     }
 
     /// Works until no more tickets come.
@@ -82,7 +82,7 @@ impl Worker {
 
     fn kit(&mut self, number: usize) -> Option<&mut Kit> {
         if self.kits.get(number).is_none_or(Option::is_none) {
-            for (made, kit) in self.made.fetch(self.index) {
+            for (made, kit) in self.supply.fetch(self.index) {
                 if self.kits.len() <= made {
                     self.kits.resize_with(made + 1, || None);
                 }
