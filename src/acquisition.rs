@@ -369,7 +369,7 @@ impl Acquisition {
     /// on loan; the addresses are good as long as the acquisition, or a frame of it.
     pub fn buffer_addresses(&self) -> Vec<*mut u8> {
         let ring = &self.engine.ring;
-        (0..ring.buffers().count() as u32).map(|index| ring.address(index)).collect()
+        (0..ring.buffers().count as u32).map(|index| ring.address(index)).collect()
     }
 
     /// The place of a record field by its name, for [`Record::set`].

@@ -11,7 +11,7 @@
 mod loom;
 mod shares;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shares::{Share, Shares, Starving};
@@ -28,7 +28,7 @@ pub(crate) struct Buffers {
     records: AlignedMemory,
     free: Receiver<u32>,
     freed: Sender<u32>,
-    count: usize,
+    pub(crate) count: usize,
     /// For each buffer, who needs its committed frames: the workers together, for each of them, and each viewer. 0:
     /// nobody; it is free or on loan.
     users: Box<[AtomicU32]>,
@@ -109,10 +109,6 @@ impl Buffers {
         let users = (0..count).map(|_| AtomicU32::new(0)).collect();
         Ok(Self { pixels, records: memory(record_bytes)?, free, freed, count, users, shares: Shares::new(count) })
     }
-
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
 }
 
 impl Ring {
@@ -141,7 +137,7 @@ impl Ring {
     /// there are fewer to spare.
     pub(crate) fn sharing(memory: &Arc<Buffers>, floor: usize, limit: usize) -> Option<Arc<Self>> {
         let share = memory.shares.begin(floor, limit)?;
-        Some(Arc::new_cyclic(|ring: &Weak<Self>| Self::of(memory.clone(), Some(share.of(ring.clone())))))
+        Some(Arc::new(Self::of(memory.clone(), Some(share))))
     }
 
     /// Whether other rings take buffers from the same memory.
@@ -191,16 +187,16 @@ impl Ring {
 
     /// From now on, whoever frees a buffer tells those who wait for one; unless that was just before.
     #[cold]
-    fn try_again(&self) -> Option<u32> {
+    fn try_again(self: &Arc<Self>) -> Option<u32> {
         self.starve();
         // Meets the fence in `tell_free`: this thread sees the buffer, or the other one that it is wanted.
         fence(Ordering::SeqCst);
         self.try_take()
     }
 
-    fn starve(&self) {
-        match &self.share {
-            Some(share) => self.memory.shares.starve(share, &self.starved),
+    fn starve(self: &Arc<Self>) {
+        match self.share {
+            Some(_) => self.memory.shares.starve(self, &self.starved),
             None => self.starved.store(true, Ordering::Relaxed),
         }
     }
@@ -229,7 +225,7 @@ impl Ring {
     }
 
     /// Whether a buffer is free now. If not, it is told when one is.
-    pub(crate) fn has_free_or_is_awaited(&self) -> bool {
+    pub(crate) fn has_free_or_is_awaited(self: &Arc<Self>) -> bool {
         if self.free_frames() > 0 {
             return true;
         }

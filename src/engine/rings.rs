@@ -43,7 +43,7 @@ impl Rings {
         classes.retain(|class| class.memory.strong_count() > 0);
         let alike =
             classes.iter().filter(|class| (class.frame_bytes, class.record_bytes) == (frame_bytes, record_bytes));
-        for memory in alike.filter_map(|class| class.memory.upgrade()).filter(|memory| memory.count() >= wanted) {
+        for memory in alike.filter_map(|class| class.memory.upgrade()).filter(|memory| memory.count >= wanted) {
             if let Some(ring) = Ring::sharing(&memory, floor, plan.ring.buffers) {
                 return Ok(ring);
             }

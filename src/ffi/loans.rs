@@ -84,7 +84,7 @@ impl Places {
             owner: AtomicU32::new(0),
             frame: UnsafeCell::new(None),
         };
-        Self { places: (0..buffers.count()).map(place).collect(), buffers }
+        Self { places: (0..buffers.count).map(place).collect(), buffers }
     }
 }
 

@@ -5,7 +5,7 @@
 //! multiple of what is still free (a *dynamic threshold*, as switches share the memory for their ports): one fast
 //! camera gets nearly all, and the next one that comes still finds something.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, Unpoisoned};
@@ -34,8 +34,6 @@ pub(super) struct Shares {
 
 /// One ring's part.
 pub(super) struct Share {
-    /// Who hears of free buffers.
-    ring: Option<Weak<dyn Starving>>,
     /// Buffers on loan or committed.
     held: AtomicUsize,
     floor: usize,
@@ -54,15 +52,16 @@ impl Shares {
         let keep = |surplus: usize| surplus.checked_sub(floor).filter(|&left| left >= SURPLUS_MIN);
         self.surplus.fetch_update(Ordering::AcqRel, Ordering::Relaxed, keep).ok()?;
         self.beyond.fetch_sub(floor, Ordering::Relaxed);
-        Some(Share { ring: None, held: AtomicUsize::new(0), floor, limit: limit.max(floor).max(1) })
+        Some(Share { held: AtomicUsize::new(0), floor, limit: limit.max(floor).max(1) })
     }
 
-    /// A ring found no free buffer, and hears of the next one.
-    pub(super) fn starve(&self, share: &Share, starved: &AtomicBool) {
+    /// A ring found no free buffer, and hears of the next one. `starved`: whether it is among those that hear.
+    pub(super) fn starve(&self, ring: &Arc<impl Starving + 'static>, starved: &AtomicBool) {
         let mut starving = self.starving.lock().unpoisoned();
         // With the lock held: where another thread has said so already, the ring is among those that hear.
         if !starved.swap(true, Ordering::Relaxed) {
-            starving.extend(share.ring.clone());
+            let ring = Arc::downgrade(ring);
+            starving.push(ring);
         }
         self.any_starved.store(true, Ordering::Relaxed);
     }
@@ -79,11 +78,6 @@ impl Shares {
 }
 
 impl Share {
-    /// The share of `ring`, which hears of free buffers from now on.
-    pub(super) fn of(self, ring: Weak<dyn Starving>) -> Self {
-        Self { ring: Some(ring), ..self }
-    }
-
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -156,8 +150,6 @@ impl Share {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -196,19 +188,15 @@ mod tests {
     fn who_found_no_buffer_is_told_once_and_nobody_else() {
         let shares = Shares::new(100);
         let rings = [0, 1, 2].map(|_| Arc::new(Told(AtomicBool::new(false), AtomicUsize::new(0))));
-        let own = rings.each_ref().map(|ring| {
-            let told: Weak<dyn Starving> = Arc::downgrade(&(ring.clone() as Arc<dyn Starving>));
-            shares.begin(0, 10).unwrap().of(told)
-        });
         let told = || rings.each_ref().map(|ring| ring.1.load(Ordering::Relaxed));
         shares.tell_free();
         assert_eq!(told(), [0, 0, 0]);
         // Those who ask again before a buffer is free are told once.
-        [1, 1, 2, 1].iter().for_each(|&at| shares.starve(&own[at], &rings[at].0));
+        [1, 1, 2, 1].iter().for_each(|&at| shares.starve(&rings[at], &rings[at].0));
         shares.tell_free();
         shares.tell_free();
         assert_eq!(told(), [0, 1, 1]);
-        shares.starve(&own[1], &rings[1].0);
+        shares.starve(&rings[1], &rings[1].0);
         shares.tell_free();
         assert_eq!(told(), [0, 2, 1]);
     }
