@@ -118,12 +118,11 @@ impl Paused {
 
 impl ProvisionalEncoder {
     fn new(shared: &Shared) -> Result<Self> {
-        let plan = &shared.plan;
-        let encoder = Encoder::new(&shared.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
+        let encoder = shared.encoder()?;
         let bytes = (HEADER_BYTES + encoder.bound()).next_multiple_of(8);
         Ok(Self {
             encoder,
-            raw: vec![0; plan.shard.chunk_bytes].into(),
+            raw: vec![0; shared.plan.shard.chunk_bytes].into(),
             sealed: vec![0; bytes].into(),
             unpacked: Vec::new(),
         })

@@ -15,10 +15,10 @@ use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, NextLe
 use super::numbers::Numbers;
 use super::parked::ParkedBlocks;
 use super::unstored::UnstoredRecords;
-use crate::codec::Effort;
+use crate::codec::{Effort, Encoder};
 use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
-use crate::error::{Error, logged};
+use crate::error::{Error, Result, logged};
 use crate::format::slot_header::Origin;
 use crate::ome::contrast::Contrast;
 use crate::plan::Plan;
@@ -141,6 +141,11 @@ impl Shared {
             ring,
             plan: plan.clone(),
         }
+    }
+
+    /// What makes chunks of tiles that are copied together.
+    pub(super) fn encoder(&self) -> Result<Encoder> {
+        Encoder::new(&self.codec, self.plan.frame.dtype.size(), self.plan.shard.chunk_bytes)
     }
 
     /// With how much effort the next chunk is to be made.

@@ -23,19 +23,14 @@ pub(super) struct TileEncoder {
 impl TileEncoder {
     /// For an image's tiles, or those of others like it.
     pub(super) fn new(engine: &Engine) -> Result<Self> {
-        let encoder = Self::encoder(engine)?;
+        let encoder = engine.encoder()?;
         let raw = vec![0; if encoder.copies() { 0 } else { engine.plan.shard.chunk_bytes }].into();
         Ok(Self { encoder, raw, unpacked: Vec::new() })
     }
 
-    fn encoder(engine: &Engine) -> Result<Encoder> {
-        let plan = &engine.plan;
-        Encoder::new(&engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)
-    }
-
     /// The encoder may be half-way through something: it starts over.
     pub(super) fn renew(&mut self, engine: &Engine) {
-        if let Ok(encoder) = Self::encoder(engine) {
+        if let Ok(encoder) = engine.encoder() {
             self.encoder = encoder;
         }
     }
