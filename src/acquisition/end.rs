@@ -150,8 +150,8 @@ impl Acquisition {
         }
         let image = self.image.clone();
         let mut end = self.begin_end();
-        self.write_shape(&mut end, &mut Documents::AtOnce(image.storage()));
         let documents = &mut Documents::AtOnce(image.storage());
+        self.write_shape(&mut end, documents);
         self.write_ending(&mut end, documents);
         if end.changes_lists() || image.root().is_kept() {
             let write =
@@ -191,10 +191,30 @@ impl Acquisition {
 
     /// An error on the way to the end keeps what was written from being told, and what others name from being removed.
     fn note(&self, outcome: Result<()>, end: &mut End) {
-        if let Err(error) = outcome {
-            (end.is_told, end.left_out) = (false, None);
-            self.note_last_documents(error, end.frames, &mut end.summary);
-        }
+        let Err(error) = outcome else { return };
+        (end.is_told, end.left_out) = (false, None);
+        // The documents that are there may tell of fewer frames than the shards hold.
+        let hidden = self.engine.plan.hidden(self.image.shape()[0], end.frames);
+        let error = match error {
+            Error::Io { action, path, source } if !hidden.is_empty() => {
+                let (first, last) = (hidden.start, hidden.end - 1);
+                // It knows paths alone.
+                let place = match self.image.root().is_in_storage() {
+                    true => " of a folder with the files of the storage",
+                    false => "",
+                };
+                let text = format!(
+                    "{}; frames {first} to {last} are in their shards as far as they came, but readers do not \
+                     see them before `shardwright recover`{place}",
+                    of_system(&source)
+                );
+                Error::io(action, path, std::io::Error::new(source.kind(), text))
+            }
+            other => other,
+        };
+        // Behind an earlier error of the run nobody would hear of this one.
+        end.summary.notes.push(format!("the last documents are not written: {error}"));
+        self.engine.first_error.set(error);
     }
 
     /// What the array and the records are by now.
@@ -307,31 +327,6 @@ impl Acquisition {
             }
         };
         (!root.is_kept() && root.is_in_place()).then(|| note.to_owned())
-    }
-
-    /// The last documents could not be written: those that are there may tell of fewer frames than the shards hold.
-    fn note_last_documents(&self, error: Error, frames: u64, summary: &mut Summary) {
-        let hidden = self.engine.plan.hidden(self.image.shape()[0], frames);
-        let error = match error {
-            Error::Io { action, path, source } if !hidden.is_empty() => {
-                let (first, last) = (hidden.start, hidden.end - 1);
-                // It knows paths alone.
-                let place = match self.image.root().is_in_storage() {
-                    true => " of a folder with the files of the storage",
-                    false => "",
-                };
-                let text = format!(
-                    "{}; frames {first} to {last} are in their shards as far as they came, but readers do not \
-                     see them before `shardwright recover`{place}",
-                    of_system(&source)
-                );
-                Error::io(action, path, std::io::Error::new(source.kind(), text))
-            }
-            other => other,
-        };
-        // Behind an earlier error of the run nobody would hear of this one.
-        summary.notes.push(format!("the last documents are not written: {error}"));
-        self.engine.first_error.set(error);
     }
 
     /// Writes the manifest, if there is to be one. By now the dataset is what it will be, whatever becomes of this.
