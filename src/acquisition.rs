@@ -66,9 +66,10 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Acquisition {
-    engine: Arc<Engine>,
+    /// What lives on when the run has ended: counters, the ring, the plan.
+    pub(crate) engine: Arc<Engine>,
     image: Arc<ImageWriter>,
-    ring_full: RingFull,
+    pub(crate) ring_full: RingFull,
     lender: Arc<Lender>,
     /// Its threads, until it has ended.
     running: Option<(Arc<Pool>, Begun)>,
@@ -266,12 +267,6 @@ impl Acquisition {
             self.engine.counters.frames_dropped.fetch_add(frames, Relaxed);
             self.engine.counters.dropped_unnumbered.fetch_add(frames, Relaxed);
         }
-    }
-
-    /// What calls do that find no free buffer.
-    #[cfg(feature = "capi")]
-    pub(crate) fn ring_full(&self) -> RingFull {
-        self.ring_full
     }
 
     /// How long a call may wait for a free buffer. `None`: for ever.
@@ -476,12 +471,6 @@ impl Acquisition {
     /// ```
     pub fn close(&self) {
         self.engine.close_gate();
-    }
-
-    /// What lives on when the run has ended: counters, the ring, the plan.
-    #[cfg(feature = "capi")]
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
     }
 
     #[cfg(feature = "capi")]

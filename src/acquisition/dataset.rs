@@ -339,15 +339,11 @@ impl SharedPool {
         let bounds = Bounds { images: IMAGES_MAX, open_files: self.open_files };
         Ok(pool.insert(Arc::new(Pool::start(path, config, workers, bounds)?)).clone())
     }
-
-    /// How many workers there are.
-    pub(super) fn workers(&self) -> Option<usize> {
-        self.started.lock().unpoisoned().as_ref().map(|pool| pool.workers)
-    }
 }
 
 impl std::fmt::Debug for SharedPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SharedPool").field("workers", &self.workers()).finish()
+        let workers = self.started.lock().unpoisoned().as_ref().map(|pool| pool.workers);
+        f.debug_struct("SharedPool").field("workers", &workers).finish()
     }
 }

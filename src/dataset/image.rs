@@ -210,7 +210,7 @@ impl ImageWriter {
         if let Some(path) = self.lone_array() {
             return self.put_document(to, &self.array_document(plan, path, &plan.first_shape(), None));
         }
-        self.put(to, &zarr3::document_at(RECORDS), &zarr3::group(json!({})))?;
+        self.put_document(to, &(zarr3::document_at(RECORDS), zarr3::group(json!({}))))?;
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0), to)?;
         let (state, mut user) = (self.state.lock().unpoisoned(), Map::new());
         let own = self.own(plan, &state, &mut user, None);
@@ -477,10 +477,6 @@ impl ImageWriter {
     }
 
     fn put_document(&self, to: &mut Documents, (key, document): &Document) -> Result<()> {
-        self.put(to, key, document)
-    }
-
-    fn put(&self, to: &mut Documents, key: &str, document: &Value) -> Result<()> {
         to.put(&format!("{}{key}", self.prefix), document)
     }
 }

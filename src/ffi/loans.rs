@@ -341,7 +341,7 @@ mod tests {
         let config = Config { dtype: Dtype::U8, dims, ring_bytes: 8 * 4096, workers: 1, ..Config::default() };
         let [one, other] =
             [config.clone(), config].map(|config| Acquisition::create_in(Arc::new(Memory::new()), config).unwrap());
-        let [of_one, of_other] = [&one, &other].map(|run| Loans::new(&run.engine().ring));
+        let [of_one, of_other] = [&one, &other].map(|run| Loans::new(&run.engine.ring));
         let (index, turn) = of_one.any(&one, None).unwrap();
         let (same_index, its_turn) = of_other.any(&other, None).unwrap();
         assert_eq!(index, same_index);
@@ -358,7 +358,7 @@ mod tests {
         let dims = vec![Dim::time(None).chunk(1).shard(4), Dim::y(8), Dim::x(8)];
         let config = Config { dtype: Dtype::U8, dims, ring_bytes: 64 * 4096, workers: 1, ..Config::default() };
         let acquisition = Acquisition::create_in(Arc::new(Memory::new()), config).unwrap();
-        let loans = Loans::new(&acquisition.engine().ring);
+        let loans = Loans::new(&acquisition.engine.ring);
         let held: Vec<_> = std::iter::from_fn(|| acquisition.try_acquire().ok()).collect();
         let waited = 8 * LOOK_UP_EVERY;
         std::thread::scope(|scope| {

@@ -63,7 +63,7 @@ impl Run {
             // Not before the outcome can be had.
             acquisition.tells_end = false;
         }
-        let (engine, dataset) = (acquisition.engine().clone(), acquisition.dataset_identity());
+        let (engine, dataset) = (acquisition.engine.clone(), acquisition.dataset_identity());
         Self {
             of: Of::Dataset(dataset),
             dataset,
