@@ -138,23 +138,15 @@ mod tests {
             let shard = memory.read(&format!("0/c/{}/0/0", number / 2)).unwrap();
             for half in 0..2 {
                 let got = chunk(&shard, (number % 2) as usize * 2 + half, index_location);
-                assert_eq!(got, &pixels(number)[8 * half..][..8], "frame {number}");
+                assert_eq!(got, &pixels(number)[8 * half..][..8], "frame {number}, {placement:?}, mapped: {mapped}");
             }
         }
     }
 
     #[test]
-    fn a_whole_run_in_mapped_memory() {
+    fn a_whole_run_in_mapped_memory_and_through_positioned_writes() {
         check(Placement::Fixed, IndexLocation::End, true);
-    }
-
-    #[test]
-    fn a_whole_run_packed_into_mapped_memory() {
         check(Placement::Packed, IndexLocation::Start, true);
-    }
-
-    #[test]
-    fn a_whole_run_through_positioned_writes() {
         check(Placement::Fixed, IndexLocation::End, false);
     }
 }
