@@ -45,10 +45,9 @@ impl Blocks {
     pub(super) fn new(plan: &Arc<Plan>, requests: Arc<Requests>, prepared: Receiver<ShardBlock>) -> Self {
         let blocks_end =
             plan.frames_total.map_or(u64::MAX, |frames| plan.shards.locate(frames.saturating_sub(1)).block + 1);
-        let capacity = plan.ring.shard_blocks_max();
         Self {
             plan: plan.clone(),
-            blocks: VecDeque::with_capacity(capacity),
+            blocks: VecDeque::with_capacity(plan.ring.shard_blocks_max()),
             requests,
             prepared,
             parked: Vec::new(),
@@ -61,7 +60,7 @@ impl Blocks {
     pub(super) fn begin(&mut self) {
         self.requested_end = 1;
         self.request_up_to(self.plan.ring.shard_blocks_ahead);
-        self.requests.wake();
+        self.requests.lane.wake();
     }
 
     fn request_up_to(&mut self, block: u64) {
@@ -121,12 +120,12 @@ impl Blocks {
         let Some(parked) = self.parked.iter_mut().find(|parked| parked.number == number) else { return false };
         if !std::mem::replace(&mut parked.is_wanted, true) {
             self.requests.push_quietly(PrepareBlock(number));
-            self.requests.wake();
+            self.requests.lane.wake();
         }
         true
     }
 
-    /// The same, where they are not needed.
+    /// Whether they are, or are about to be open again, where they are not needed.
     #[cfg(feature = "offline")]
     pub(super) fn has_parked(&self, number: u64) -> bool {
         self.parked.iter().any(|parked| parked.number == number)
@@ -154,7 +153,7 @@ impl Blocks {
         // Release: the preparer, which may be waiting before another try, sees it.
         shared.needed_block.fetch_max(at.block, std::sync::atomic::Ordering::Release);
         self.request_up_to(at.block);
-        self.requests.wake();
+        self.requests.lane.wake();
         Err(Hold::Wait)
     }
 

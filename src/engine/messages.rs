@@ -76,7 +76,8 @@ pub(crate) type Listener = Arc<Contained<dyn Fn(&str) + Send + Sync>>;
 
 /// An image's way to the thread that prepares.
 pub(crate) struct Requests {
-    lane: Lane<PrepareBlock>,
+    /// Whoever takes one there [settles](Self::settle) it when it is done with it.
+    pub(super) lane: Lane<PrepareBlock>,
     unsettled: AtomicUsize,
 }
 
@@ -88,15 +89,6 @@ impl Requests {
     pub(crate) fn push_quietly(&self, request: PrepareBlock) {
         self.unsettled.fetch_add(1, AcqRel);
         self.lane.push_quietly(request);
-    }
-
-    pub(crate) fn wake(&self) {
-        self.lane.wake();
-    }
-
-    /// For the thread that prepares, which calls [`settle`](Self::settle) when it is done with the request.
-    pub(crate) fn take(&self) -> Option<PrepareBlock> {
-        self.lane.take()
     }
 
     pub(crate) fn settle(&self) {

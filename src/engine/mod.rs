@@ -71,11 +71,11 @@ pub(crate) use cell::ShardCell;
 #[cfg(feature = "capi")]
 pub(crate) use counters::StageTimes;
 pub(crate) use messages::{Arrival, Listener};
+#[cfg(feature = "offline")]
+pub(crate) use parked::Whereabouts;
 pub(crate) use pump::Engine;
 #[cfg(feature = "offline")]
 pub(crate) use unpack::gather_rows;
-#[cfg(feature = "offline")]
-pub(crate) use whereabouts::Whereabouts;
 
 /// Whole runs without C and without files, which miri can follow: `cargo +nightly miri test --lib whole_run`.
 #[cfg(all(test, not(loom)))]

@@ -13,6 +13,8 @@ use std::sync::{Mutex as StdMutex, MutexGuard};
 use super::cell::ShardCell;
 use super::cell::{ParkedBlock, ShardBlock};
 #[cfg(feature = "offline")]
+use crate::ring::View;
+#[cfg(feature = "offline")]
 use crate::shard::{ParkedChunks, ParkedShard};
 use crate::sync::Unpoisoned;
 
@@ -25,13 +27,21 @@ pub(super) enum ParkedState {
     Open(ShardBlock),
 }
 
-/// Where shards are that were given up.
+/// Where the pixels of a frame can be read.
 #[cfg(feature = "offline")]
-pub(super) enum Found {
-    Leaving,
-    /// With the chunks of each.
-    Closed(Vec<ParkedChunks>),
+pub(crate) enum Whereabouts {
+    /// Nowhere: no frame with the number came.
+    Nowhere,
+    /// In the ring.
+    Ring(View),
+    /// In shards that are being filled.
     Open(Arc<ShardCell>),
+    /// In shards that are closed for a while: the chunks of each.
+    Parked(Vec<ParkedChunks>),
+    /// In closed shards.
+    Closed,
+    /// Between two of these: it may be looked for again at once.
+    OnItsWay,
 }
 
 /// By the blocks' numbers.
@@ -56,15 +66,15 @@ impl ParkedBlocks {
     }
 
     #[cfg(feature = "offline")]
-    pub(super) fn find(&self, block: u64, cell: u64) -> Option<Found> {
-        match self.lock().get(&block)? {
-            ParkedState::Leaving => Some(Found::Leaving),
-            ParkedState::Open(block) => Some(Found::Open(block.cells.get(cell as usize)?.clone())),
+    pub(super) fn find(&self, block: u64, cell: u64) -> Option<Whereabouts> {
+        Some(match self.lock().get(&block)? {
+            ParkedState::Leaving => Whereabouts::OnItsWay,
+            ParkedState::Open(block) => Whereabouts::Open(block.cells.get(cell as usize)?.clone()),
             ParkedState::Closed(block) => {
                 let shards = block.cells.get(cell as usize)?.shards();
-                Some(Found::Closed(shards.iter().map(ParkedShard::chunks).collect()))
+                Whereabouts::Parked(shards.iter().map(ParkedShard::chunks).collect())
             }
-        }
+        })
     }
 
     /// Takes the block, if it does not leave just now.

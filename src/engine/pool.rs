@@ -192,7 +192,7 @@ impl Pool {
             let sent = served.ends.deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
             self.roster.add(served.clone());
-            engine.sequencer.lock().unpoisoned().begin();
+            engine.sequencer.lock().unpoisoned().blocks.begin();
         } else {
             self.roster.add(served.clone());
         }

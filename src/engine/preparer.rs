@@ -43,7 +43,7 @@ pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster, supply: &KitS
         let turn = if pending.is_empty() { Some(requests.pop()) } else { requests.pop_within(LOOK_EVERY) };
         let asked = match turn {
             Some(Turn::End) => return,
-            Some(Turn::Lane(image)) => roster.get(image).and_then(|of| Some((of.engine.requests.take()?, of))),
+            Some(Turn::Lane(image)) => roster.get(image).and_then(|of| Some((of.engine.requests.lane.take()?, of))),
             Some(Turn::First(image, request)) => roster.get(image).map(|of| (request, of)),
             None => None,
         };

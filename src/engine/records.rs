@@ -90,18 +90,16 @@ impl Records {
     /// Hands on the blocks in which every number is below `settled_end`.
     pub(crate) fn settle(&mut self, settled_end: u64, shared: &Shared) {
         let is_settled = |open: &OpenBlock| (open.block.number + 1) * self.block_frames <= settled_end;
-        while let Some(at) = self.open.iter().position(is_settled) {
-            if let Some(open) = self.open.remove(at) {
-                shared.closings.put(Closing::Records(open.block));
-            }
+        while let Some(at) = self.open.iter().position(is_settled)
+            && let Some(open) = self.open.remove(at)
+        {
+            shared.closings.put(Closing::Records(open.block));
         }
     }
 
     /// Hands on all blocks, whatever is missing.
     pub(crate) fn finish(&mut self, shared: &Shared) {
-        while let Some(open) = self.open.pop_front() {
-            shared.closings.put(Closing::Records(open.block));
-        }
+        self.open.drain(..).for_each(|open| shared.closings.put(Closing::Records(open.block)));
     }
 
     /// Copies the first block from block `from` on that has changed since it was copied, as far as `copy` does not hold

@@ -48,8 +48,8 @@ pub(crate) struct Sequencer {
     detached: Vec<(u32, ShardPlace)>,
     /// The one of them that the last frame went to.
     latest: Option<((u64, u64), u32)>,
-    blocks: Blocks,
-    pub(crate) records: Records,
+    pub(super) blocks: Blocks,
+    records: Records,
     pub(crate) missing: Vec<Range<u64>>,
     /// How many layers were given to the workers.
     next_turn: u64,
@@ -152,21 +152,10 @@ impl Sequencer {
         has_more
     }
 
-    /// The first block of shards was delivered.
-    pub(crate) fn begin(&mut self) {
-        self.blocks.begin();
-    }
-
     /// Whether the frame with this number came to its layer, or counts as missing.
     #[cfg(feature = "offline")]
     pub(crate) fn is_settled(&self, number: u64) -> bool {
         number < self.settled_end || self.settled.has(number, self.settled_end)
-    }
-
-    /// Whether the files of a block of shards are closed for a while, or about to be open again.
-    #[cfg(feature = "offline")]
-    pub(crate) fn has_parked(&self, block: u64) -> bool {
-        self.blocks.has_parked(block)
     }
 
     /// Whether the frame with this number waits for its turn.

@@ -133,7 +133,7 @@ pub(super) fn end(images: &[&Served]) {
     wait(|engine| engine.layers.in_use() == 0 || engine.is_broken.load(Acquire));
     for of in images {
         of.engine.needs_no_more.store(true, Release);
-        of.engine.requests.wake();
+        of.engine.requests.lane.wake();
     }
     wait(|engine| engine.requests.are_settled());
     images.iter().for_each(|of| of.close_open());

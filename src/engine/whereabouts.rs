@@ -1,32 +1,13 @@
 //! Where a frame is, for whoever looks at it while the run goes on.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
-use super::cell::ShardCell;
 use super::numbers::NUMBERS_END;
-use super::parked::Found;
+use super::parked::Whereabouts;
 use super::pump::Engine;
 use crate::geometry::CellOf;
 use crate::ring::View;
-use crate::shard::ParkedChunks;
 use crate::sync::Unpoisoned;
-
-/// Where the pixels of a frame can be read.
-pub(crate) enum Whereabouts {
-    /// Nowhere: no frame with the number came.
-    Nowhere,
-    /// In the ring.
-    Ring(View),
-    /// In shards that are being filled.
-    Open(Arc<ShardCell>),
-    /// In shards that are closed for a while: the chunks of each.
-    Parked(Vec<ParkedChunks>),
-    /// In closed shards.
-    Closed,
-    /// Between two of these: it may be looked for again at once.
-    OnItsWay,
-}
 
 impl Engine {
     pub(crate) fn whereabouts(&self, number: u64) -> Whereabouts {
@@ -45,7 +26,7 @@ impl Engine {
         let waits = is_on_its_way || sequencer.keeps(number) || !self.arrivals.1.is_empty();
         let is_settled = sequencer.is_settled(number);
         let shards = self.plan.shards.locate(number);
-        let is_parked = sequencer.has_parked(shards.block);
+        let is_parked = sequencer.blocks.has_parked(shards.block);
         drop(sequencer);
         if !is_settled {
             return if waits { Whereabouts::OnItsWay } else { Whereabouts::Nowhere };
@@ -53,9 +34,7 @@ impl Engine {
         let cells = self.open_cells.all();
         let Some(cell) = cells.into_iter().find(|cell| (cell.block, cell.cell) == (shards.block, shards.cell)) else {
             return match self.parked.find(shards.block, shards.cell) {
-                Some(Found::Leaving) => Whereabouts::OnItsWay,
-                Some(Found::Open(cell)) => Whereabouts::Open(cell),
-                Some(Found::Closed(shards)) => Whereabouts::Parked(shards),
+                Some(parked) => parked,
                 // Just now it is opened again.
                 None if is_parked && !self.parked.is_lost() => Whereabouts::OnItsWay,
                 // It may have left its layer since that was looked at, but not the shard.
