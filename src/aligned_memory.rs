@@ -35,7 +35,7 @@ pub struct RingBuffers {
     places: Box<[NonNull<u8>]>,
     bytes: usize,
     // Dropped before what is kept, whose owner may lend the memory again at once.
-    claim: Option<Claim>,
+    _claim: Option<Claim>,
     _keep: Box<dyn Any + Send + Sync>,
 }
 
@@ -151,26 +151,19 @@ impl RingBuffers {
             let value = format_args!("{:#x} and {:#x}", pair[0], pair[1]);
             return refuse(&value, format!("buffers of {bytes} bytes that start there overlap"));
         }
-        Ok(Self { places: places.into(), bytes, claim: None, _keep: Box::new(keep) })
+        Ok(Self { places: places.into(), bytes, _claim: None, _keep: Box::new(keep) })
     }
 
     /// Refuses memory that another ring of this process has.
-    pub(crate) fn claimed(mut self) -> Result<Self> {
-        let mut sorted = self.addresses();
+    pub(crate) fn claimed(self) -> Result<Self> {
+        let mut sorted: Vec<_> = self.places.iter().map(|place| place.addr().get()).collect();
         sorted.sort_unstable();
-        match Claim::new(&sorted, self.bytes) {
-            Ok(claim) => self.claim = Some(claim),
-            Err(start) => {
-                let reason = "another run of this process has the buffer that starts there, or a part of it, until it \
-                              is freed; each run needs buffers of its own";
-                return Err(Error::config("own_buffers", format_args!("{start:#x}"), reason));
-            }
-        }
-        Ok(self)
-    }
-
-    fn addresses(&self) -> Vec<usize> {
-        self.places.iter().map(|place| place.addr().get()).collect()
+        let claim = Claim::new(&sorted, self.bytes).map_err(|start| {
+            let reason = "another run of this process has the buffer that starts there, or a part of it, until it is \
+                          freed; each run needs buffers of its own";
+            Error::config("own_buffers", format_args!("{start:#x}"), reason)
+        })?;
+        Ok(Self { _claim: Some(claim), ..self })
     }
 
     /// How many there are.
