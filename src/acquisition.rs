@@ -1,7 +1,6 @@
 //! The lifecycle of one acquisition: create, acquire, commit, finish, abort.
 
 pub(crate) mod append;
-mod choice;
 pub(crate) mod dataset;
 pub(crate) mod end;
 mod interleaved;
@@ -180,7 +179,7 @@ impl Acquisition {
         ring: RingSource,
         pool: impl Fn(&Plan) -> Result<Arc<Pool>>,
     ) -> Result<Self> {
-        let codec = choice::codec(&root, &config)?;
+        let codec = planned::codec(&root, &config)?;
         let Planned { config, plan, choice } = Planned::new(config, codec, &ring)?;
         let room = room::look(&root, &config, &[&plan], false)?;
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::planned::{refuse_bare_image, refuse_key, refuse_label, refuse_plate};
-use super::{Acquisition, Planned, choice, plan_with, room};
+use super::planned::{self, refuse_bare_image, refuse_key, refuse_label, refuse_plate};
+use super::{Acquisition, Planned, plan_with, room};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
 use crate::dataset::around::refuse_name;
@@ -210,7 +210,7 @@ impl Dataset {
             let kind = format!("{:?}", (&config.dims, config.dtype, &config.codec, config.storage, config.workers));
             let codec = match codecs.iter().find(|(known, _)| *known == kind) {
                 Some((_, codec)) => codec.clone(),
-                None => choice::codec(&self.root, config)?,
+                None => planned::codec(&self.root, config)?,
             };
             codecs.push((kind, codec.clone()));
             let ring = RingSource::Shared(of.with_all(wanted));

@@ -1,11 +1,13 @@
 //! What follows from a configuration before anything is written.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::archive_file::is_archive_name;
-use crate::config::Config;
+use crate::config::{Compressor, Config};
+use crate::dataset::Root;
 use crate::engine::rings::RingSource;
 use crate::error::{Error, Result};
 use crate::format::rules;
@@ -31,6 +33,23 @@ impl Planned {
         }
         Ok(Self { config, plan: Arc::new(plan), choice })
     }
+}
+
+/// The codec of a run: what is left to us is chosen before anything is written.
+pub(super) fn codec(root: &Root, config: &Config) -> Result<CodecPlan> {
+    if config.codec.compressor != Compressor::Auto {
+        return Ok(CodecPlan::fixed(config.codec.compressor));
+    }
+    let plan = Plan::new(config)?;
+    if root.expected(&plan).is_short() {
+        return Ok(CodecPlan::usual(config, "a short run"));
+    }
+    let cores = match config.affinity.iter().collect::<BTreeSet<_>>().len() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        pinned => pinned,
+    };
+    let cores = cores.min(plan.workers);
+    CodecPlan::chosen(config, cores, root.storage_speed(config, &plan))
 }
 
 /// Checks a configuration. With buffers of the caller's own, the ring becomes as large as there are of them.
