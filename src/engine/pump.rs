@@ -21,8 +21,6 @@ use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::sync::{Mutex, Relay, Sender, Unpoisoned, bounded};
 
-const DRAIN_PAUSE: Duration = Duration::from_micros(200);
-
 pub(crate) struct Engine {
     shared: Shared,
     pub(crate) sequencer: Mutex<Sequencer>,
@@ -166,14 +164,7 @@ impl Engine {
 
     /// Returns when that is done of all these.
     pub(crate) fn drain<'a>(engines: impl IntoIterator<Item = &'a Arc<Self>>) {
-        let mut left: Vec<_> = engines.into_iter().collect();
-        loop {
-            left.retain(|engine| !engine.try_drain());
-            if left.is_empty() {
-                return;
-            }
-            std::thread::sleep(DRAIN_PAUSE);
-        }
+        try_until_done(engines.into_iter().collect(), |engine| engine.try_drain());
     }
 
     /// The numbers below `end` that never came, and those that came and could not be stored.
@@ -206,5 +197,16 @@ impl Engine {
             self.relief.fetch_max(if time >= FOR_LONG { relief::FOR_LONG } else { relief::WANTED }, Relaxed);
             self.pump();
         }
+    }
+}
+
+/// Tries each of these again and again until it is done.
+pub(super) fn try_until_done<T>(mut left: Vec<T>, is_done: impl Fn(&T) -> bool) {
+    loop {
+        left.retain(|thing| !is_done(thing));
+        if left.is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(200));
     }
 }

@@ -11,7 +11,7 @@ use super::feed::Feed;
 use super::messages::Closing;
 use super::open_files::OpenFiles;
 use super::parked::ParkedState;
-use super::pump::{Ends, Engine};
+use super::pump::{Ends, Engine, try_until_done};
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
 use crate::sync::Unpoisoned;
@@ -144,14 +144,8 @@ pub(super) fn end(images: &[&Served]) {
 
 /// Returns when the levels above have all that the images, which have ended, had for them.
 pub(super) fn settle_levels(images: &[&Served]) {
-    let mut left: Vec<_> = images.iter().filter_map(|of| of.feed.get()).collect();
-    loop {
-        left.retain(|feed| !feed.lock().unpoisoned().settle());
-        if left.is_empty() {
-            return;
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
+    let feeds = images.iter().filter_map(|of| of.feed.get());
+    try_until_done(feeds.collect(), |feed| feed.lock().unpoisoned().settle());
 }
 
 #[derive(Default)]
