@@ -171,7 +171,7 @@ const BUCKETS: usize = (64 - SUB_BITS as usize) * SUB + SUB;
 /// Threads that record have one each, so that no cache line is shared; `hdrhistogram` makes the report from the sum.
 pub(crate) struct Latencies {
     counts: Box<[AtomicU64]>,
-    total_ns: AtomicU64,
+    pub(crate) total_ns: AtomicU64,
     max_ns: AtomicU64,
 }
 
@@ -189,11 +189,6 @@ impl Latencies {
         let now = Instant::now();
         self.record(now.duration_since(start).as_nanos() as u64);
         now
-    }
-
-    /// The sum of what was counted so far.
-    pub(crate) fn total_ns(&self) -> u64 {
-        self.total_ns.load(Relaxed)
     }
 
     pub(crate) fn record(&self, ns: u64) {

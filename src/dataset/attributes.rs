@@ -11,7 +11,7 @@ use crate::words::quoted;
 
 #[derive(Default)]
 pub(super) struct UserAttributes {
-    values: Map<String, Value>,
+    pub(super) values: Map<String, Value>,
     changed: bool,
 }
 
@@ -32,10 +32,6 @@ impl UserAttributes {
         self.values.insert(key.to_owned(), value);
         self.changed = true;
         Ok(())
-    }
-
-    pub(super) fn values(&self) -> &Map<String, Value> {
-        &self.values
     }
 
     /// They as they are now, and whether they changed since they were taken last.

@@ -17,7 +17,7 @@ use crate::words::quoted;
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     images: Vec<ListedImages>,
-    plate: Option<Plate>,
+    pub(super) plate: Option<Plate>,
     /// That of the first image.
     version: Option<OmeVersion>,
     /// Rows and wells whose documents are yet to be written.
@@ -51,10 +51,6 @@ impl Collection {
         }
         self.plate = Some(plate);
         Ok(())
-    }
-
-    pub(super) fn plate(&self) -> Option<&Plate> {
-        self.plate.as_ref()
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

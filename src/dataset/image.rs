@@ -157,7 +157,7 @@ impl ImageWriter {
     /// The document of such an array. Of a level, what the image's attributes have of level 0 stands in it.
     fn array_document(&self, plan: &Plan, path: &str, shape: &[u64], ending: Option<(u64, &Ending)>) -> Document {
         let attributes = match self.config.bare {
-            true => Value::Object(self.attributes.lock().unpoisoned().values().clone()),
+            true => Value::Object(self.attributes.lock().unpoisoned().values.clone()),
             false => json!({ATTRIBUTE: self.statement(plan, ending)}),
         };
         let mut document = zarr3::array(&plan.array, shape);

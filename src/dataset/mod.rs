@@ -285,7 +285,7 @@ impl Root {
     }
 
     pub(crate) fn plate(&self) -> Option<Plate> {
-        self.collection()?.plate().cloned()
+        self.collection()?.plate.clone()
     }
 
     pub(crate) fn is_kept(&self) -> bool {

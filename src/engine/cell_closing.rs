@@ -22,19 +22,11 @@ const TOGETHER_MAX: usize = 64;
 
 /// Cells that are to be closed for good.
 #[derive(Default)]
-pub(super) struct ClosingCells(Vec<(Arc<Served>, Arc<ShardCell>)>);
+pub(super) struct ClosingCells(pub(super) Vec<(Arc<Served>, Arc<ShardCell>)>);
 
 impl ClosingCells {
     pub(super) fn is_full(&self) -> bool {
         self.0.len() >= TOGETHER_MAX
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn add(&mut self, of: Arc<Served>, cell: Arc<ShardCell>) {
-        self.0.push((of, cell));
     }
 
     /// Adds one whose files are to be opened for that, if this many may be open beside the others.
@@ -43,7 +35,7 @@ impl ClosingCells {
             self.close();
         }
         match of.reopen(cell) {
-            Some(cell) => self.add(of, Arc::new(cell)),
+            Some(cell) => self.0.push((of, Arc::new(cell))),
             None => are_closed(std::iter::once(of)),
         }
     }

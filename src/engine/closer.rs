@@ -46,7 +46,7 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
         let (mut cells, mut records, mut parks) = (ClosingCells::default(), Vec::new(), Vec::new());
         while let Some(thing) = closing {
             match thing.map(|(image, thing)| (roster.get(image), thing)) {
-                Some((Some(of), Closing::Cell(cell))) => cells.add(of, cell),
+                Some((Some(of), Closing::Cell(cell))) => cells.0.push((of, cell)),
                 Some((Some(of), Closing::Parked(cell))) => cells.add_parked(of, cell),
                 Some((Some(of), Closing::Records(block))) => records.push((of, block)),
                 Some((Some(of), Closing::Park(block))) => parks.push((of, block)),
@@ -59,7 +59,7 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
                 None => is_end = true,
             }
             // What waits to be closed or written is closed and written together.
-            let some = !(cells.is_empty() && records.is_empty() && parks.is_empty());
+            let some = !(cells.0.is_empty() && records.is_empty() && parks.is_empty());
             let next = || if some && !cells.is_full() { to_close.try_recv().ok() } else { None };
             closing = closings.beside().or_else(next);
         }

@@ -38,7 +38,8 @@ impl EffortWatch {
             return;
         }
         let workers = 0..engine.plan.workers;
-        let sum = |stage| workers.clone().map(|at| engine.worker_times(at).of(stage).total_ns()).sum::<u64>();
+        let sum =
+            |stage| workers.clone().map(|at| engine.worker_times(at).of(stage).total_ns.load(Relaxed)).sum::<u64>();
         let (encoding_ns, storing_ns) = (sum(Stage::Gather) + sum(Stage::Encode), sum(Stage::Store));
         let all_ns = elapsed.as_nanos() as f64 * engine.plan.workers as f64;
         let counters = &engine.counters;

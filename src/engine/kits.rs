@@ -9,7 +9,6 @@ use super::tile_encoder::TileEncoder;
 use super::writers::{self, CombiningWriter, WritePath, Writers};
 use crate::config::Codec;
 use crate::error::{Error, Result};
-use crate::plan::Plan;
 use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
 use crate::sync::Unpoisoned;
@@ -32,19 +31,6 @@ struct Kind {
     slot_bytes: usize,
     arena_bytes: usize,
     waits_for: WaitsFor,
-}
-
-impl Kind {
-    fn of(plan: &Plan, codec: &Codec, waits_for: WaitsFor) -> Self {
-        Self {
-            codec: codec.clone(),
-            element_bytes: plan.frame.dtype.size(),
-            chunk_bytes: plan.shard.chunk_bytes,
-            slot_bytes: plan.shard.slot_bytes,
-            arena_bytes: Arena::bytes(plan, waits_for),
-            waits_for,
-        }
-    }
 }
 
 /// Where kits come from, and the threads that write for workers. Kits are made when an image of a new kind begins, so
@@ -72,13 +58,26 @@ impl KitSupply {
 
     /// The number of the kits for an image's chunks, which are made if there are none.
     pub(super) fn provide(&self, engine: &Engine, waits_for: WaitsFor) -> Result<usize> {
-        let kind = Kind::of(&engine.plan, &engine.codec, waits_for);
+        let plan = &engine.plan;
+        let kind = Kind {
+            codec: engine.codec.clone(),
+            element_bytes: plan.frame.dtype.size(),
+            chunk_bytes: plan.shard.chunk_bytes,
+            slot_bytes: plan.shard.slot_bytes,
+            arena_bytes: Arena::bytes(plan, waits_for),
+            waits_for,
+        };
         let mut kinds = lock(&self.kinds);
         if let Some(number) = kinds.iter().position(|known| *known == kind) {
             return Ok(number);
         }
         let write_path = self.write_path(waits_for)?;
-        let kits: Result<Vec<_>> = self.made.iter().map(|_| Kit::new(engine, waits_for, &write_path)).collect();
+        let kit = |_| {
+            let arena = Arena::new(plan, waits_for);
+            let arena = arena.map_err(|error| Error::io("get memory for", "the workers", error))?;
+            Ok(Kit { encoder: TileEncoder::new(engine)?, arena, write_path: write_path.clone() })
+        };
+        let kits: Result<Vec<_>> = self.made.iter().map(kit).collect();
         let number = kinds.len();
         for (made, kit) in self.made.iter().zip(kits?) {
             // Room for the next one, too: a worker that fetches takes no memory.
@@ -125,14 +124,6 @@ impl KitSupply {
     /// For a worker: the kits that were made since it asked last.
     pub(super) fn fetch(&self, worker: usize) -> Vec<(usize, Kit)> {
         std::mem::take(&mut *lock(&self.made[worker]))
-    }
-}
-
-impl Kit {
-    fn new(engine: &Engine, waits_for: WaitsFor, write_path: &WritePath) -> Result<Self> {
-        let arena = Arena::new(&engine.plan, waits_for);
-        let arena = arena.map_err(|error| Error::io("get memory for", "the workers", error))?;
-        Ok(Self { encoder: TileEncoder::new(engine)?, arena, write_path: write_path.clone() })
     }
 }
 

@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::cell::ShardCell;
-use super::counters::FirstError;
-use crate::error::Error;
 use crate::geometry::{CellOf, Cells};
 use crate::ring::Frame;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -121,12 +119,6 @@ impl LayerSlot {
     /// One more thread works for the layer, on behalf of one that still holds a ticket.
     pub(crate) fn add_ticket(&self) {
         self.tickets_left.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A part of the layer, which begins with `frame`, is lost.
-    pub(crate) fn fail(&self, first_error: &FirstError, error: Error, frame: u64) {
-        self.failed.store(true, Ordering::Relaxed);
-        first_error.set_about(error, Some(frame));
     }
 
     /// Gives a ticket back; true for the last one.

@@ -126,7 +126,10 @@ impl TileWorker<'_> {
                 Ok(Stored::Here(nbytes)) => engine.count_chunk(nbytes),
                 Ok(Stored::HandedOver) => {}
                 Ok(Stored::Empty) => drop(engine.counters.chunks_empty.fetch_add(1, Relaxed)),
-                Err(error) => slot.fail(&engine.first_error, error, layer.state.first_frame),
+                Err(error) => {
+                    slot.failed.store(true, Relaxed);
+                    engine.first_error.set_about(error, Some(layer.state.first_frame));
+                }
             }
         }
     }
