@@ -117,13 +117,6 @@ struct Inbox {
     waiting: AtomicUsize,
 }
 
-impl Inbox {
-    fn new(bell: Bell) -> Self {
-        let (ended, closed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { pending: Pending::default(), bell, ended, closed, waiting: AtomicUsize::new(0) }
-    }
-}
-
 /// A thread's stay in [`EventHandle::wait`].
 struct Waiting<'a>(&'a Inbox);
 
@@ -149,7 +142,8 @@ impl Drop for Waiting<'_> {
 impl EventHandle {
     pub(crate) fn new(engine: &Arc<Engine>, events: Events, ring_mark: usize) -> Result<Self> {
         let bell = Bell::new().map_err(|error| Error::io("get a descriptor for", "events", error))?;
-        let inbox = Arc::new(Inbox::new(bell));
+        let (pending, ended, closed, waiting) = Default::default();
+        let inbox = Arc::new(Inbox { pending, bell, ended, closed, waiting });
         let rings = inbox.clone();
         // The end is told in any case: nobody shall wait for what can't happen any more.
         let watcher = watch(engine, events | Events::ENDED, ring_mark, move |happened| {

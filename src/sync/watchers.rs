@@ -15,19 +15,13 @@ use super::primitives::RwLock;
 use super::primitives::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use super::unpoisoned::Unpoisoned;
 
-/// What can be heard of, a bit each.
+/// What can be heard of, a bit each, as [`Events`](crate::Events) tells it.
 pub(crate) mod event {
-    /// A buffer became free after a call had found none.
     pub(crate) const BUFFER_FREE: u32 = 1 << 0;
-    /// As many of the ring's buffers are taken as the watcher's mark says.
     pub(crate) const RING_HIGH: u32 = 1 << 1;
-    /// The run has its first error.
     pub(crate) const ERROR: u32 = 1 << 2;
-    /// More frames are durable than before.
     pub(crate) const DURABLE: u32 = 1 << 3;
-    /// A shard is closed.
     pub(crate) const SHARD_CLOSED: u32 = 1 << 4;
-    /// The run has ended.
     pub(crate) const ENDED: u32 = 1 << 5;
     pub(crate) const ALL: u32 = (1 << 6) - 1;
 }

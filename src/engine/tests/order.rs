@@ -2,7 +2,6 @@
 //! written, every other one is refused or missing, and the run ends.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -214,10 +213,6 @@ fn run(program: &mut Program, steps: &[Step]) -> Result<(), TestCaseError> {
     wait_until(|| hold().is_idle())
 }
 
-fn flat(ranges: &[Range<u64>]) -> BTreeSet<u64> {
-    ranges.iter().cloned().flatten().collect()
-}
-
 fn acquisition(memory: &Arc<Memory>, depth: u64, spare: usize) -> Acquisition {
     let dims = vec![Dim::time(None).chunk(depth).shard(4 * depth), Dim::y(4), Dim::x(4)];
     let codec = Codec { compressor: Compressor::None, checksum: false };
@@ -236,7 +231,7 @@ fn check(depth: u64, spare: usize, steps: &[Step]) -> Result<(), TestCaseError> 
     let summary = acquisition.finish().map_err(|error| TestCaseError::fail(error.to_string()))?;
     let end = engine.counters.newest_end.load(Relaxed);
     let untaken: BTreeSet<_> = (0..end).filter(|number| !taken.contains(number)).collect();
-    prop_assert_eq!(flat(&summary.missing), untaken);
+    prop_assert_eq!(summary.missing.into_iter().flatten().collect::<BTreeSet<_>>(), untaken);
     prop_assert_eq!(engine.counters.frames_written.load(Relaxed), taken.len() as u64);
     for number in taken {
         let shard = memory.read(&format!("0/c/{}/0/0", number / (4 * depth))).unwrap();
