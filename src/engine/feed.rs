@@ -1,9 +1,9 @@
 //! From one level of a pyramid to the next: frames that are stored become frames of half the size.
 //!
 //! ```text
-//! level 0   last ticket of a layer ─ NextLevel::offer
+//! level 0   last ticket of a layer ─ Engine::return_ticket
 //! feeder      └ in turn: halve each frame into a buffer of level 1, commit it there; then release the layer
-//! level 1         └ as any image's frame: sequencer, workers, closer ─ NextLevel::offer …
+//! level 1         └ as any image's frame: sequencer, workers, closer ─ Engine::return_ticket …
 //! ```
 //!
 //! A layer comes here when all of its chunks are in their slots, so no level has a frame that the one below lacks, and

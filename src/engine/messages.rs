@@ -54,23 +54,6 @@ pub(crate) type ClosingOf = Option<(u32, Closing)>;
 /// `None`: no more come.
 pub(crate) type StoredOf = Option<(u32, u64, u32)>;
 
-/// An image's way to the level above it.
-pub(crate) struct NextLevel {
-    image: u32,
-    stored: Arc<Closings<StoredOf>>,
-}
-
-impl NextLevel {
-    pub(super) fn new(image: u32, stored: &Arc<Closings<StoredOf>>) -> Self {
-        Self { image, stored: stored.clone() }
-    }
-
-    /// Hands a layer on, which is freed there.
-    pub(super) fn offer(&self, turn: u64, slot: u32) {
-        self.stored.put(Some((self.image, turn, slot)));
-    }
-}
-
 /// Hears the key of each closed shard.
 pub(crate) type Listener = Arc<Contained<dyn Fn(&str) + Send + Sync>>;
 
@@ -102,7 +85,7 @@ impl Requests {
 
 /// An image's way to the thread that closes.
 pub(crate) struct ClosingPort {
-    image: u32,
+    pub(super) image: u32,
     all: Arc<Closings<ClosingOf>>,
     unsettled: AtomicUsize,
 }

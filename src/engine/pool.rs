@@ -14,7 +14,7 @@ use super::counters::StageTimes;
 use super::feed::Feed;
 use super::halves::Spares;
 use super::kits::KitSupply;
-use super::messages::{ClosingOf, NextLevel, PrepareBlock, StoredOf, Ticket};
+use super::messages::{ClosingOf, PrepareBlock, StoredOf, Ticket};
 use super::open_files::OpenFiles;
 use super::pump::Engine;
 use super::rings::{RingSource, Rings};
@@ -144,7 +144,7 @@ impl Pool {
         let feed = Feed::new(&of.engine, &above.served.engine, halver, frames, &self.spares);
         let is_first = of.feed.set(StdMutex::new(feed)).is_ok();
         debug_assert!(is_first, "a level has one above");
-        let _ = of.engine.next_level.set(NextLevel::new(of.number, &self.stored));
+        let _ = of.engine.next_level.set(self.stored.clone());
         Ok(())
     }
 

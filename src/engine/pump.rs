@@ -137,7 +137,7 @@ impl Engine {
             self.layer_done(cell);
         }
         match next_level {
-            Some(level) => level.offer(turn, slot),
+            Some(stored) => stored.put(Some((self.closings.image, turn, slot))),
             None => {
                 self.layers.free(slot);
                 self.pump();

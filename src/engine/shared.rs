@@ -11,7 +11,7 @@ use super::counters::{Counters, FirstError, StageTimes};
 use super::effort::EffortChanges;
 use super::layer::{LayerState, Layers};
 use super::losses::Losses;
-use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, NextLevel, PrepareBlock, Requests, Ticket};
+use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, PrepareBlock, Requests, StoredOf, Ticket};
 use super::numbers::Numbers;
 use super::parked::ParkedBlocks;
 use super::unstored::UnstoredRecords;
@@ -55,8 +55,8 @@ pub(crate) struct Shared {
     pub(crate) first_error: Arc<FirstError>,
     pub(crate) losses: Losses,
     pub(crate) unstored_records: UnstoredRecords,
-    /// Where layers go when they are stored, before their frames are released.
-    pub(super) next_level: OnceLock<NextLevel>,
+    /// Of a level below another, where layers go when they are stored, to be freed there.
+    pub(super) next_level: OnceLock<Arc<Closings<StoredOf>>>,
     /// Who wants to hear of closed shards.
     pub(crate) shard_closed: StdMutex<Option<Listener>>,
     /// How often that panicked, and with what at first.
