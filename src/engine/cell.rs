@@ -197,20 +197,16 @@ impl LiveCells {
 pub(crate) struct OpenCells(StdMutex<Vec<Arc<ShardCell>>>);
 
 impl OpenCells {
-    fn lock(&self) -> impl std::ops::DerefMut<Target = Vec<Arc<ShardCell>>> + '_ {
-        self.0.lock().unpoisoned()
-    }
-
     pub(super) fn add(&self, cells: &[Arc<ShardCell>]) {
-        self.lock().extend_from_slice(cells);
+        self.0.lock().unpoisoned().extend_from_slice(cells);
     }
 
     pub(super) fn remove(&self, cell: &Arc<ShardCell>) {
-        self.lock().retain(|open| !Arc::ptr_eq(open, cell));
+        self.0.lock().unpoisoned().retain(|open| !Arc::ptr_eq(open, cell));
     }
 
     pub(super) fn all(&self) -> Vec<Arc<ShardCell>> {
-        self.lock().clone()
+        self.0.lock().unpoisoned().clone()
     }
 }
 

@@ -26,27 +26,23 @@ struct Lost {
 
 impl Losses {
     pub(crate) fn add_layer(&self, numbers: impl Iterator<Item = u64>) {
-        self.lock().numbers.extend(numbers);
+        self.0.lock().unpoisoned().numbers.extend(numbers);
     }
 
     /// A cell of shards could not be closed. `named`: which layers it has all the same, by their place in the cell;
     /// those beyond it are lost.
     pub(crate) fn add_cell(&self, block: u64, cell: u64, named: Box<[bool]>) {
-        self.lock().cells.insert((block, cell), named);
+        self.0.lock().unpoisoned().cells.insert((block, cell), named);
     }
 
     /// These frames are there whatever became of their layer.
     pub(crate) fn keep(&self, numbers: Vec<u64>) {
-        self.lock().kept.extend(numbers);
-    }
-
-    fn lock(&self) -> impl std::ops::DerefMut<Target = Lost> + '_ {
-        self.0.lock().unpoisoned()
+        self.0.lock().unpoisoned().kept.extend(numbers);
     }
 
     /// The numbers below `end` that were lost, of which none is in `missing`.
     pub(crate) fn numbers(&self, plan: &Plan, missing: &[Range<u64>], end: u64) -> BTreeSet<u64> {
-        let lost = self.lock();
+        let lost = self.0.lock().unpoisoned();
         let in_cells = lost.cells.iter().flat_map(|(&(block, cell), named)| {
             let frames = plan.shards.block_frames(block);
             let is_lost = |number| named.get(plan.layer_of(number)) != Some(&true);

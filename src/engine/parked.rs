@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 #[cfg(feature = "offline")]
 use std::sync::Arc;
+use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex as StdMutex, MutexGuard};
 
 #[cfg(feature = "offline")]
 use super::cell::ShardCell;
@@ -53,21 +53,17 @@ pub(crate) struct ParkedBlocks {
 }
 
 impl ParkedBlocks {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, ParkedState>> {
-        self.blocks.lock().unpoisoned()
-    }
-
     pub(super) fn put(&self, number: u64, state: ParkedState) {
-        self.lock().insert(number, state);
+        self.blocks.lock().unpoisoned().insert(number, state);
     }
 
     pub(super) fn has(&self, number: u64) -> bool {
-        self.lock().contains_key(&number)
+        self.blocks.lock().unpoisoned().contains_key(&number)
     }
 
     #[cfg(feature = "offline")]
     pub(super) fn find(&self, block: u64, cell: u64) -> Option<Whereabouts> {
-        Some(match self.lock().get(&block)? {
+        Some(match self.blocks.lock().unpoisoned().get(&block)? {
             ParkedState::Leaving => Whereabouts::OnItsWay,
             ParkedState::Open(block) => Whereabouts::Open(block.cells.get(cell as usize)?.clone()),
             ParkedState::Closed(block) => {
@@ -79,7 +75,7 @@ impl ParkedBlocks {
 
     /// Takes the block, if it does not leave just now.
     pub(super) fn take(&self, number: u64) -> Option<ParkedState> {
-        let mut blocks = self.lock();
+        let mut blocks = self.blocks.lock().unpoisoned();
         match blocks.get(&number)? {
             ParkedState::Leaving => None,
             _ => blocks.remove(&number),
@@ -88,7 +84,7 @@ impl ParkedBlocks {
 
     /// Takes all of them, of which none may be leaving.
     pub(super) fn take_all(&self) -> Vec<ParkedState> {
-        std::mem::take(&mut *self.lock()).into_values().collect()
+        std::mem::take(&mut *self.blocks.lock().unpoisoned()).into_values().collect()
     }
 
     pub(super) fn note_lost(&self) {

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::thread::{Builder, JoinHandle, ThreadId};
 
 use super::closings::Closings;
@@ -112,7 +112,7 @@ impl Pool {
     }
 
     fn start_all(&self, config: &Config, to_close: Receiver<ClosingOf>) -> Result<()> {
-        let mut threads = self.threads();
+        let mut threads = self.threads.lock().unpoisoned();
         for index in 0..self.workers {
             let worker = Worker::new(index, self.tickets.clone(), self.roster.clone(), self.supply.clone());
             let core = config.affinity.get(index % config.affinity.len().max(1)).copied();
@@ -138,7 +138,7 @@ impl Pool {
         if let Some(to_feed) = to_feed {
             let (stored, roster) = (self.stored.clone(), self.roster.clone());
             let thread = spawn(&self.path, "sw-levels".into(), move || feeder::run(&stored, &to_feed, &roster))?;
-            self.threads().others.push(thread);
+            self.threads.lock().unpoisoned().others.push(thread);
         }
         let of = &below.served;
         let feed = Feed::new(&of.engine, &above.served.engine, halver, frames, &self.spares);
@@ -146,10 +146,6 @@ impl Pool {
         debug_assert!(is_first, "a level has one above");
         let _ = of.engine.next_level.set(self.stored.clone());
         Ok(())
-    }
-
-    fn threads(&self) -> MutexGuard<'_, Threads> {
-        self.threads.lock().unpoisoned()
     }
 
     /// Begins with an image whose documents are written: takes everything that its run needs, and, unless it shall be
@@ -229,7 +225,7 @@ impl Pool {
     /// Whether the calling thread is one of these.
     pub(crate) fn has_this_thread(&self) -> bool {
         let this: ThreadId = std::thread::current().id();
-        let Threads { workers, others } = &*self.threads();
+        let Threads { workers, others } = &*self.threads.lock().unpoisoned();
         workers.iter().chain(others).any(|thread| thread.thread().id() == this) || self.supply.has_thread(this)
     }
 
@@ -246,7 +242,7 @@ impl Drop for Pool {
         self.requests.end();
         self.closings.put(None);
         self.stored.put(None);
-        let Threads { workers, others } = std::mem::take(&mut *self.threads());
+        let Threads { workers, others } = std::mem::take(&mut *self.threads.lock().unpoisoned());
         let writers = self.supply.end();
         if Self::is_one_of_any() {
             // It would wait for itself. All images have ended, so they have nothing left to do.

@@ -93,15 +93,11 @@ impl Served {
 
     /// Gives the shards that were closed for a while to the thread that closes.
     fn close_parked(&self) {
-        let engine = &*self.engine;
-        for block in engine.parked.take_all() {
+        let put = |closing| self.engine.closings.put(closing);
+        for block in self.engine.parked.take_all() {
             match block {
-                ParkedState::Closed(block) => {
-                    block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Parked(cell)));
-                }
-                ParkedState::Open(block) => {
-                    block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
-                }
+                ParkedState::Closed(block) => block.cells.into_iter().map(Closing::Parked).for_each(put),
+                ParkedState::Open(block) => block.cells.into_iter().map(Closing::Cell).for_each(put),
                 ParkedState::Leaving => debug_assert!(false, "the thread that closes is done with it"),
             }
         }
