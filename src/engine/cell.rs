@@ -36,6 +36,9 @@ pub(crate) struct ShardCell {
     pub(super) permit: Option<Permit>,
 }
 
+/// The frames of a cell that are written, and which layers are done, those of these frames among them.
+pub(super) type Progress = (u64, Vec<bool>);
+
 /// Where a cell of shards stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShardPlace {
@@ -131,8 +134,7 @@ impl ShardCell {
         self.layers_done.iter().map(|done| done.load(Acquire)).collect()
     }
 
-    /// The frames that are written, and [`layers_done`](Self::layers_done), those of these frames among them.
-    pub(super) fn progress(&self) -> (u64, Vec<bool>) {
+    pub(super) fn progress(&self) -> Progress {
         // Acquire: that these frames' layers are done is seen just below.
         let written = self.frames_written.load(Acquire);
         (written, self.layers_done())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-use super::cell::{ParkedCell, ShardCell};
+use super::cell::{ParkedCell, Progress, ShardCell};
 use super::pump::Engine;
 use super::served::Served;
 use crate::dataset::image::ImageWriter;
@@ -99,7 +99,7 @@ impl Served {
 
 /// Names the layers that are `done`, and this many frames at least. `all`: whatever is committed is worth a new index.
 /// Returns how many indexes were written.
-pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done): (u64, Vec<bool>), all: bool) -> u64 {
+pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done): Progress, all: bool) -> u64 {
     let (mut all_named, mut renewed) = (true, 0);
     for shard in &cell.shards {
         let start = Instant::now();

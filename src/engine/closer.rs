@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cell::ShardCell;
+use super::cell::{Progress, ShardCell};
 use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
@@ -200,7 +200,7 @@ fn look_at_ring(engine: &Engine) {
 
 /// What is in the slots of the open shards, in whole layers.
 struct Done {
-    cells: Vec<(Arc<ShardCell>, (u64, Vec<bool>))>,
+    cells: Vec<(Arc<ShardCell>, Progress)>,
     newest_end: u64,
 }
 
