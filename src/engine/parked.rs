@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[cfg(feature = "offline")]
 use std::sync::Arc;
 use std::sync::Mutex as StdMutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 
 #[cfg(feature = "offline")]
 use super::cell::ShardCell;
@@ -49,7 +49,7 @@ pub(crate) enum Whereabouts {
 pub(crate) struct ParkedBlocks {
     blocks: StdMutex<BTreeMap<u64, ParkedState>>,
     /// One could not be opened again.
-    is_lost: AtomicBool,
+    pub(super) is_lost: AtomicBool,
 }
 
 impl ParkedBlocks {
@@ -85,13 +85,5 @@ impl ParkedBlocks {
     /// Takes all of them, of which none may be leaving.
     pub(super) fn take_all(&self) -> Vec<ParkedState> {
         std::mem::take(&mut *self.blocks.lock().unpoisoned()).into_values().collect()
-    }
-
-    pub(super) fn note_lost(&self) {
-        self.is_lost.store(true, Relaxed);
-    }
-
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Relaxed)
     }
 }

@@ -129,7 +129,7 @@ impl Pending {
                 drop(ends.deliver.send(block));
             }
             Err((error, lost)) => {
-                engine.parked.note_lost();
+                engine.parked.is_lost.store(true, Relaxed);
                 lost.into_iter().for_each(|(block, cell)| engine.losses.add_cell(block, cell, Box::default()));
                 engine.first_error.set_about(error, Some(engine.plan.shards.block_frames(self.number).start));
             }

@@ -336,7 +336,7 @@ impl Sequencer {
             if let Some((_, of)) = self.detached.iter().find(|(detached, _)| *detached == slot)
                 && self.blocks.is_parked(of.block)
             {
-                return Err(if shared.parked.is_lost() { Hold::Never } else { Hold::Wait });
+                return Err(if shared.parked.is_lost.load(Relaxed) { Hold::Never } else { Hold::Wait });
             }
             self.latest = Some((key, slot));
             return Ok(slot);
@@ -410,7 +410,7 @@ impl Sequencer {
         let open: Vec<_> = self.open.iter().map(|(&at, &slot)| (at, slot)).collect();
         // They are asked for all at once.
         let detached = self.detached.iter().filter(|(_, at)| self.blocks.is_parked(at.block)).count();
-        if detached > 0 && !shared.parked.is_lost() {
+        if detached > 0 && !shared.parked.is_lost.load(Relaxed) {
             return false;
         }
         for ((block, cell), slot) in open {

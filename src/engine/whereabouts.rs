@@ -1,6 +1,6 @@
 //! Where a frame is, for whoever looks at it while the run goes on.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::numbers::NUMBERS_END;
 use super::parked::Whereabouts;
@@ -36,7 +36,7 @@ impl Engine {
             return match self.parked.find(shards.block, shards.cell) {
                 Some(parked) => parked,
                 // Just now it is opened again.
-                None if is_parked && !self.parked.is_lost() => Whereabouts::OnItsWay,
+                None if is_parked && !self.parked.is_lost.load(Relaxed) => Whereabouts::OnItsWay,
                 // It may have left its layer since that was looked at, but not the shard.
                 None => Whereabouts::Closed,
             };

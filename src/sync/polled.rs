@@ -45,10 +45,6 @@ impl<T> PolledQueue<T> {
         }
     }
 
-    fn asleep(&self) -> MutexGuard<'_, Asleep> {
-        self.asleep.lock().unpoisoned()
-    }
-
     /// Waits for nobody and wakes nobody, unless the queue is full.
     pub(crate) fn push_quietly(&self, thing: T) {
         // The receiving end lives as long as this one.
@@ -69,7 +65,7 @@ impl<T> PolledQueue<T> {
     /// Whoever waits shall look now.
     pub(crate) fn wake(&self) {
         // Whoever is not counted yet looks once more before it sleeps.
-        if self.asleep().threads > 0 {
+        if self.asleep.lock().unpoisoned().threads > 0 {
             self.came.notify_one();
         }
     }
@@ -93,7 +89,7 @@ impl<T> PolledQueue<T> {
             return Some(thing);
         }
         let since = Instant::now();
-        let mut asleep = self.asleep();
+        let mut asleep = self.asleep.lock().unpoisoned();
         let thing = loop {
             if let Some(thing) = self.try_pop() {
                 break Some(thing);
@@ -130,7 +126,7 @@ impl<T> PolledQueue<T> {
     fn pause<'a>(&'a self, asleep: MutexGuard<'a, Asleep>, _time: Duration) -> MutexGuard<'a, Asleep> {
         drop(asleep);
         ::loom::thread::yield_now();
-        self.asleep()
+        self.asleep.lock().unpoisoned()
     }
 
     #[cfg(all(test, loom))]
