@@ -84,9 +84,9 @@ impl Acquisition {
     /// file](crate::guide::formats) if its name ends in `.ozx`.
     ///
     /// Folders on the way there are made; with [`Config::key`], the path is that of a hierarchy, which may be another
-    /// writer's. On return the dataset can be opened by readers, the ring's memory is there,
-    /// and the first shard is reserved on the disk. If anything fails, nothing is left behind. A ring of 1 GiB takes
-    /// 0.3 to 3 s to make, as fast as the system finds the memory: create the acquisition before the camera is started.
+    /// writer's. On return the dataset can be opened by readers, the ring's memory is there, and the first shard is
+    /// reserved on the disk. If anything fails, nothing is left behind. A ring of 1 GiB takes 0.3 to 3 s to make, as
+    /// fast as the system finds the memory: create the acquisition before the camera is started.
     ///
     /// A process that ends without [`finish`](Self::finish) leaves a dataset as a kill would: what the last checkpoint
     /// made durable is there, and [`recover`](crate::guide::command_line) restores the rest of what was stored.

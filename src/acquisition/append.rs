@@ -90,8 +90,7 @@ impl Acquisition {
 
     /// As [`append_with`](Self::append_with) of `bytes` bytes from `pixels` on, which other threads may write
     /// meanwhile: then the frames hold some mixture. For callers that can't promise a slice, as those from other
-    /// languages.
-    /// `wait`: as of [`append_timeout`](Self::append_timeout); `None`: as the configuration says.
+    /// languages. `wait`: as of [`append_timeout`](Self::append_timeout); `None`: as the configuration says.
     ///
     /// # Safety
     ///

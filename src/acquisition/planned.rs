@@ -73,7 +73,6 @@ pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> R
     })
 }
 
-/// Refuses a configuration that says something of labels, where they are none.
 pub(super) fn refuse_label(config: &Config) -> Result<()> {
     config.label.as_ref().map_or(Ok(()), |label| {
         let value = format_args!("{} colors and {} properties", label.colors.len(), label.properties.len());
@@ -82,7 +81,6 @@ pub(super) fn refuse_label(config: &Config) -> Result<()> {
     })
 }
 
-/// Refuses a configuration that says something of a plate, where there is none.
 pub(super) fn refuse_plate(config: &Config) -> Result<()> {
     let refuse = |id| Err(Error::config("plate_acquisition", id, "the image is not on a plate"));
     config.plate_acquisition.map_or(Ok(()), refuse)

@@ -353,7 +353,7 @@ impl ImageWriter {
         self.storage.put(&key, bytes).map_err(|error| Error::io("write", self.storage.path_of(&key), error))
     }
 
-    /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.
+    /// Lets the documents catch up with `frames` frames.
     pub(crate) fn advance(&self, plan: &Plan, frames: u64) -> Result<()> {
         self.write_progress(plan, frames, false, &mut Documents::AtOnce(&*self.storage))
     }
@@ -363,6 +363,7 @@ impl ImageWriter {
         self.write_progress(plan, frames, true, to)
     }
 
+    /// `last`: the shape becomes that of what really came.
     fn write_progress(&self, plan: &Plan, frames: u64, last: bool, to: &mut Documents) -> Result<()> {
         let mut state = self.state.lock().unpoisoned();
         if let Some(path) = self.lone_array() {
