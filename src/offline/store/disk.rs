@@ -54,10 +54,7 @@ pub(super) fn replace(
     draft.sync()?;
     draft.rename()?;
     drop(draft);
-    match path.parent() {
-        Some(parent) => disk.sync_folder(parent),
-        None => Ok(()),
-    }
+    path.parent().map_or(Ok(()), |parent| disk.sync_folder(parent))
 }
 
 /// Replaces a file by one that holds `bytes`.
@@ -82,10 +79,7 @@ fn create_parents(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) else { return Ok(()) };
     create_parents(disk, parent)?;
     fs::create_dir(parent)?;
-    match parent.parent() {
-        Some(above) => disk.sync_folder(above),
-        None => Ok(()),
-    }
+    parent.parent().map_or(Ok(()), |above| disk.sync_folder(above))
 }
 
 /// The local file system.

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::MutexGuard;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::rewrite::{Changes, ChunkCounts, Rewrite};
+use super::rewrite::{Changes, Rewrite};
 use super::view::{ArrayOwner, ArrayView, ArrayViews};
 use super::{Editing, KeyTarget, Ledger, ShardAddress, Store, disk, keys, new_documents};
 use crate::config::Dialect;
@@ -17,7 +17,7 @@ use crate::format::{self, OF_DATASETS, rules};
 use crate::fs::{document, links};
 use crate::offline::hierarchy::central::is_dataset;
 use crate::sync::Unpoisoned;
-use crate::words::{Plain, quoted};
+use crate::words::quoted;
 
 impl Store {
     /// Gives a key a value.
@@ -112,7 +112,7 @@ impl Store {
             }
             // All of its shards go, so nobody needs to know what is in them.
             for shard in lister.shards(view)? {
-                self.remove(&format!("{}{}", view.base, view.layout.file_key(&shard)))?;
+                self.remove(&view.shard_key(&shard))?;
             }
         }
         let mut keys = lister.list_prefix(prefix)?;
@@ -209,8 +209,8 @@ impl Store {
 
     fn change_shard(&self, editing: &mut Editing, view: &ArrayView, shard: &[u64], changes: &Changes) -> Result<()> {
         let Some(mut rewrite) = Rewrite::plan(&self.root, view, shard, changes)? else { return Ok(()) };
-        links::stays_below(&self.root, rewrite.path())?;
-        let ChunkCounts { before, after } = rewrite.counts();
+        links::stays_below(&self.root, &rewrite.path)?;
+        let (before, after) = rewrite.counts();
         if let Some(owner) = &view.owner {
             // Before the shard changes the documents stop saying what will not be so.
             self.note_edit(editing, owner)?;
@@ -222,8 +222,7 @@ impl Store {
             }
         }
         rewrite.apply(&self.root, &*self.disk)?;
-        let ledger = view.owner.as_ref().and_then(|owner| editing.ledgers.get_mut(&owner.document));
-        if let Some(ledger) = ledger {
+        if let Some(ledger) = view.owner.as_ref().and_then(|owner| editing.ledgers.get_mut(&owner.document)) {
             let counted = ledger.chunks.zip(before);
             ledger.chunks = counted.map(|(chunks, before)| (chunks + after).saturating_sub(before));
         }
@@ -256,8 +255,7 @@ impl Store {
     fn change_document(&self, view: &ArrayView, value: Option<&[u8]>) -> Result<()> {
         let Some(value) = value else { return self.remove(&view.document).and_then(|()| self.reload()) };
         let refused = |reason: String| Error::config("key", &view.document, reason);
-        let shown = document::parse(value)
-            .map_err(|error| refused(format!("the new document is not JSON: {}", Plain(error))))?;
+        let shown = new_documents::parse(&view.document, value)?;
         let stored = document::read(&self.root.join(&view.document))?;
         let Some(stored) = stored else { return self.put_document(&view.document, value) };
         let stored = with_shards(view.layout.dialect, &shown, &stored).map_err(refused)?;
@@ -353,10 +351,8 @@ fn with_shards(dialect: Dialect, shown: &Value, stored: &Value) -> Result<Value,
     if kept == *shown {
         return Ok(result);
     }
-    let differs = |key: &&String| shown.get(key.as_str()) != kept.get(key.as_str());
-    let keys = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
-    let (a, b) = (keys(shown).unwrap_or_default(), keys(&kept).unwrap_or_default());
-    let other: Vec<_> = a.iter().chain(&b).filter(differs).map(String::as_str).collect();
+    let keys = [shown, &kept].into_iter().filter_map(Value::as_object).flat_map(Map::keys).map(String::as_str);
+    let other: Vec<_> = keys.filter(|key| shown.get(key) != kept.get(key)).collect();
     let free = free.join(", ");
     Err(format!("the new document differs in {}; of a sharded array only {free} may", other.join(", ")))
 }

@@ -12,7 +12,7 @@ pub(super) fn is_hidden(name: &str) -> bool {
 
 /// Refuses a key that names nothing in a dataset, or something outside of it.
 pub(super) fn check(key: &str) -> Result<()> {
-    let plain = is_below(key) && key.split('/').all(|part| !matches!(part, "" | ".")) && !key.contains('\0');
+    let plain = is_below(key) && key.split('/').all(|part| !matches!(part, "" | "."));
     if plain && !key.split('/').any(is_hidden) {
         return Ok(());
     }

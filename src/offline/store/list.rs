@@ -8,8 +8,6 @@ use super::view::{ArrayView, ArrayViews, files, folders};
 use crate::error::{Error, Result};
 use crate::fs::Identity;
 use crate::fs::look::DEPTH_MAX;
-use crate::offline::array::index::Index;
-use crate::offline::array::shard_file::ShardFile;
 
 /// Keys and prefixes right below a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -93,12 +91,7 @@ impl Lister<'_> {
 
     /// The keys of a shard's chunks that start with `prefix` below the array.
     fn chunks(&self, view: &ArrayView, shard: &[u64], prefix: &str) -> Result<Vec<String>> {
-        let path = self.root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
-        let Some(file) = ShardFile::open(path)? else { return Ok(Vec::new()) };
-        let index = Index::read(&file, &view.layout, shard, None)?;
-        if let Some(reason) = index.broken().next() {
-            return Err(Error::format(file.path(), reason));
-        }
+        let Some((_, index)) = view.open_shard(self.root, shard, None)? else { return Ok(Vec::new()) };
         // An entry that points nowhere is a chunk all the same, if a damaged one.
         let key = |(chunk, _)| Some(view.layout.chunk_key(&view.layout.chunk_at(shard, chunk)?));
         let keys = index.entries().filter_map(key).filter(|key| key.starts_with(prefix));

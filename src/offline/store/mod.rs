@@ -152,7 +152,6 @@ enum KeyTarget<'v> {
 
 /// The value of a key that names no chunk.
 enum Shown {
-    Nothing,
     File(ShardFile),
     Bytes(Vec<u8>),
 }
@@ -266,9 +265,9 @@ impl Store {
                     of_shards.entry((&view.base, place.shard)).or_default().push((number, place.chunk));
                 }
                 named => match self.shown(key, &named)? {
-                    Shown::Nothing => {}
-                    Shown::File(file) => values[number] = Some(read(&file, resolve(key, *range, file.len())?)?),
-                    Shown::Bytes(bytes) => {
+                    None => {}
+                    Some(Shown::File(file)) => values[number] = Some(read(&file, resolve(key, *range, file.len())?)?),
+                    Some(Shown::Bytes(bytes)) => {
                         let range = resolve(key, *range, bytes.len() as u64)?;
                         values[number] = Some(bytes[range.offset as usize..][..range.nbytes as usize].to_vec());
                     }
@@ -278,7 +277,7 @@ impl Store {
         for ((base, shard), chunks) in of_shards {
             let Some(view) = views.at(base) else { continue };
             let ids: Vec<u64> = chunks.iter().map(|(_, chunk)| *chunk).collect();
-            let Some((file, index)) = self.shard(view, &shard, &ids)? else { continue };
+            let Some((file, index)) = view.open_shard(&self.root, &shard, Some(&ids))? else { continue };
             for (number, chunk) in chunks {
                 let (key, range) = wanted[number];
                 let Some(stored) = entry(&file, &index, chunk)? else { continue };
@@ -299,46 +298,33 @@ impl Store {
         let views = self.views();
         match self.named(&views, key)? {
             KeyTarget::Chunk(view, place) => {
-                let Some((file, index)) = self.shard(view, &place.shard, &[place.chunk])? else { return Ok(None) };
+                let opened = view.open_shard(&self.root, &place.shard, Some(&[place.chunk]))?;
+                let Some((file, index)) = opened else { return Ok(None) };
                 Ok(entry(&file, &index, place.chunk)?.map(|range| range.nbytes))
             }
-            named => Ok(match self.shown(key, &named)? {
-                Shown::Nothing => None,
-                Shown::File(file) => Some(file.len()),
-                Shown::Bytes(bytes) => Some(bytes.len() as u64),
-            }),
+            named => Ok(self.shown(key, &named)?.map(|shown| match shown {
+                Shown::File(file) => file.len(),
+                Shown::Bytes(bytes) => bytes.len() as u64,
+            })),
         }
     }
 
-    /// The open shard at a place and its index as far as it tells of `chunks`; `None` if it is not there.
-    fn shard(&self, view: &ArrayView, shard: &[u64], chunks: &[u64]) -> Result<Option<(ShardFile, Index)>> {
-        let path = self.root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
-        let Some(file) = ShardFile::open(path)? else { return Ok(None) };
-        let index = Index::read(&file, &view.layout, shard, Some(chunks))?;
-        Ok(Some((file, index)))
-    }
-
-    /// What a key that names no chunk has to show.
-    fn shown(&self, key: &str, named: &KeyTarget<'_>) -> Result<Shown> {
+    fn shown(&self, key: &str, named: &KeyTarget<'_>) -> Result<Option<Shown>> {
         let path = self.root.join(key);
         let is_node = key.rsplit('/').next() == Some(zarr3::DOCUMENT);
         let document = if is_node || matches!(named, KeyTarget::Document(_)) { document::read(&path)? } else { None };
         let shown = match (named, document) {
-            (KeyTarget::Document(_), None) => return Ok(Shown::Nothing),
+            (KeyTarget::Document(_), None) => return Ok(None),
             (KeyTarget::Document(view), Some(document)) => format::without_shards(view.layout.dialect, &document),
             // What a group has consolidated describes arrays with shards; without it, readers look at the arrays.
             (_, Some(mut document)) if format::consolidated::of(&document).is_some() => {
                 format::consolidated::take(&mut document);
                 document
             }
-            _ => return Ok(self.file(key)?.map_or(Shown::Nothing, Shown::File)),
+            _ if look::is_folder(&path) => return Ok(None),
+            _ => return Ok(ShardFile::open(path)?.map(Shown::File)),
         };
-        Ok(Shown::Bytes(document::render(&shown)))
-    }
-
-    fn file(&self, key: &str) -> Result<Option<ShardFile>> {
-        let path = self.root.join(key);
-        if look::is_folder(&path) { Ok(None) } else { ShardFile::open(path) }
+        Ok(Some(Shown::Bytes(document::render(&shown))))
     }
 
     /// All keys, in order.

@@ -11,6 +11,12 @@ use crate::format::{OF_DATASETS, is_of_dataset, zarr2, zarr3, zarr3_draft};
 use crate::fs::document;
 use crate::words::Plain;
 
+/// What a document says that is to be the value of a key.
+pub(super) fn parse(key: &str, value: &[u8]) -> Result<Value> {
+    let wrong = |error| Error::config("key", key, format!("the new document is not JSON: {}", Plain(error)));
+    document::parse(value).map_err(wrong)
+}
+
 /// Refuses a value for a document of a group or an array that can't be read as one.
 ///
 /// # Errors
@@ -23,8 +29,7 @@ pub(super) fn check(root: &Path, key: &str, value: &[u8]) -> Result<()> {
         return Ok(());
     }
     let refuse = |reason: String| Error::config("key", key, reason);
-    let new: Value =
-        document::parse(value).map_err(|error| refuse(format!("the new document is not JSON: {}", Plain(error))))?;
+    let new = parse(key, value)?;
     let is_one = match name {
         zarr2::ATTRIBUTES | OF_ZARR2 => new.is_object(),
         _ => is_of_dataset(name, &new),

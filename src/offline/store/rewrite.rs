@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::format::index::{Encoded, Range};
 use crate::format::provenance::Slots;
 use crate::format::slot_header::{self, HEADER_BYTES, Origin, SlotHeader};
-use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::scan::read_header;
 
@@ -26,7 +25,7 @@ pub(super) type Changes<'v> = BTreeMap<u64, Option<&'v [u8]>>;
 pub(super) struct Rewrite<'a, 'v> {
     view: &'a ArrayView,
     shard: &'a [u64],
-    path: PathBuf,
+    pub(super) path: PathBuf,
     old: Option<Old>,
     /// Nobody knows what was in it.
     damaged: bool,
@@ -44,14 +43,6 @@ struct Old {
     chunks: BTreeMap<u64, Range>,
     /// Where its index stands.
     index: Vec<Range>,
-}
-
-/// What becomes of a shard's number of chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ChunkCounts {
-    /// `None` where the index was damaged.
-    pub(super) before: Option<u64>,
-    pub(super) after: u64,
 }
 
 /// A chunk in the new file.
@@ -83,8 +74,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         shard: &'a [u64],
         changes: &'a Changes<'v>,
     ) -> Result<Option<Self>> {
-        let path = root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
-        let (old, damaged) = match Old::open(view, shard, path.clone()) {
+        let (old, damaged) = match Old::open(view, root, shard) {
             // Where nothing of the old shard stays, nothing is lost with it.
             Err(Error::Format { .. }) if view.layout.is_all(shard, changes.keys().copied()) => (None, true),
             old => (old?, false),
@@ -94,19 +84,17 @@ impl<'a, 'v> Rewrite<'a, 'v> {
             return Ok(None);
         }
         let slots = view.owner.as_ref().and_then(|owner| owner.own.slots);
+        let path = root.join(view.shard_key(shard));
         let mut rewrite = Self { view, shard, path, old, damaged, changes, headed: false, slots };
         rewrite.headed = rewrite.is_headed()?;
         Ok(Some(rewrite))
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn counts(&self) -> ChunkCounts {
+    /// How many chunks the shard has, `None` where its index is damaged, and how many it will have.
+    pub(super) fn counts(&self) -> (Option<u64>, u64) {
         let before = self.old.as_ref().map_or(0, |old| old.chunks.len() as u64);
         let after = self.kept().count() + self.changes.values().flatten().count();
-        ChunkCounts { before: (!self.damaged).then_some(before), after: after as u64 }
+        ((!self.damaged).then_some(before), after as u64)
     }
 
     /// The bytes of the largest slot that the chunks need, if the dataset's slots are smaller.
@@ -329,12 +317,8 @@ impl<'a, 'v> Rewrite<'a, 'v> {
 }
 
 impl Old {
-    fn open(view: &ArrayView, shard: &[u64], path: PathBuf) -> Result<Option<Self>> {
-        let Some(file) = ShardFile::open(path)? else { return Ok(None) };
-        let index = Index::read(&file, &view.layout, shard, None)?;
-        if let Some(reason) = index.broken().next() {
-            return Err(Error::format(file.path(), reason));
-        }
+    fn open(view: &ArrayView, root: &Path, shard: &[u64]) -> Result<Option<Self>> {
+        let Some((file, index)) = view.open_shard(root, shard, None)? else { return Ok(None) };
         let damaged = |reason: String| Error::format(file.path(), reason);
         let entries = index.entries().map(|(chunk, range)| Ok((chunk, range.map_err(damaged)?)));
         let chunks = entries.collect::<Result<_>>()?;

@@ -12,6 +12,8 @@ use crate::format::node::NodeFormat;
 use crate::format::provenance::{self, Provenance};
 use crate::format::{zarr2, zarr3};
 use crate::fs::{document, links, look};
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::central::{CentralMetadata, ShardedArray, is_dataset};
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 use crate::offline::hierarchy::{GroupAttributes, format_at};
@@ -88,6 +90,27 @@ impl ArrayViews {
 }
 
 impl ArrayView {
+    /// The key of the file of a shard.
+    pub(super) fn shard_key(&self, shard: &[u64]) -> String {
+        format!("{}{}", self.base, self.layout.file_key(shard))
+    }
+
+    /// The open shard at a place and its index; `None` if it is not there. Of an index of which all is wanted, a part
+    /// that is broken is an error.
+    pub(super) fn open_shard(
+        &self,
+        root: &Path,
+        shard: &[u64],
+        chunks: Option<&[u64]>,
+    ) -> Result<Option<(ShardFile, Index)>> {
+        let Some(file) = ShardFile::open(root.join(self.shard_key(shard)))? else { return Ok(None) };
+        let index = Index::read(&file, &self.layout, shard, chunks)?;
+        if let Some(reason) = index.broken().next().filter(|_| chunks.is_none()) {
+            return Err(Error::format(file.path(), reason));
+        }
+        Ok(Some((file, index)))
+    }
+
     /// The place of the chunk with this key below the array.
     pub(super) fn place(&self, key: &str) -> Option<ChunkAddress> {
         let (shard, chunk) = self.layout.file_of(&self.layout.chunk_position(key)?);
@@ -149,10 +172,10 @@ struct WriterAttributes {
 
 impl WriterAttributes {
     /// What the writer says there of an array of these dimensions.
-    fn owner(&self, root: &Path, layout: &Layout) -> Result<Option<ArrayOwner>> {
+    fn owner(self, root: &Path, layout: &Layout) -> Result<Option<ArrayOwner>> {
         let Some(own) = Provenance::parse(&root.join(&self.document), &self.value)? else { return Ok(None) };
         let map = AcquisitionMap::new(layout, &own).ok();
-        Ok(Some(ArrayOwner { document: self.document.clone(), pointer: self.pointer, own, map }))
+        Ok(Some(ArrayOwner { document: self.document, pointer: self.pointer, own, map }))
     }
 }
 
@@ -174,15 +197,15 @@ impl ViewSearch<'_> {
         }
         let base = if node.name.is_empty() { String::new() } else { format!("{}/", node.name) };
         match format_at(&node.path) {
-            Some(NodeFormat::Zarr3) => self.zarr3_node(&node.name, &base)?,
-            Some(NodeFormat::Zarr2) => self.zarr2_array(&base)?,
+            Some(NodeFormat::Zarr3) => self.zarr3_node(&node.name, base)?,
+            Some(NodeFormat::Zarr2) => self.zarr2_array(base)?,
             None => {}
         }
         let Some(central) = CentralMetadata::at(&node.path)? else { return Ok(()) };
         central.arrays.iter().try_for_each(|name| self.central_array(&central, name))
     }
 
-    fn zarr3_node(&mut self, name: &str, base: &str) -> Result<()> {
+    fn zarr3_node(&mut self, name: &str, base: String) -> Result<()> {
         let key = zarr3::document_at(name);
         let Some(document) = self.read(&key)?.filter(|document| document["node_type"] == "array") else {
             return Ok(());
@@ -197,34 +220,15 @@ impl ViewSearch<'_> {
             }
             (own, _) => own,
         };
-        self.array(base, key, owner.as_ref(), &document, zarr3::sharded_layout)
+        self.add(base, key, zarr3::sharded_layout(&document), owner)
     }
 
-    fn zarr2_array(&mut self, base: &str) -> Result<()> {
+    fn zarr2_array(&mut self, base: String) -> Result<()> {
         let [key, attributes] = [zarr2::ARRAY, zarr2::ATTRIBUTES].map(|document| format!("{base}{document}"));
         let Some(document) = self.read(&key)? else { return Ok(()) };
         let value = self.read(&attributes)?.unwrap_or_default();
         let own = WriterAttributes { document: attributes, pointer: NodeFormat::Zarr2.attributes().1, value };
-        let layout = |document: &Value| zarr2::sharded_layout(document, &own.value);
-        self.array(base, key, Some(&own), &document, layout)
-    }
-
-    /// Adds an array if it has shards. `parse`: what tells its grids.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Format`] when it has shards of which chunks can't be told: to take a shard for a chunk would be worse.
-    fn array(
-        &mut self,
-        base: &str,
-        key: String,
-        attributes: Option<&WriterAttributes>,
-        document: &Value,
-        parse: impl Fn(&Value) -> Result<Option<Layout>, Refusal>,
-    ) -> Result<()> {
-        let parsed = parse(document).map_err(|reason| Error::format(self.root.join(&key), reason))?;
-        let Some(layout) = parsed else { return Ok(()) };
-        self.add(base.to_owned(), key, layout, attributes)
+        self.add(base, key, zarr2::sharded_layout(&document, &own.value), Some(own))
     }
 
     fn central_array(&mut self, central: &CentralMetadata, name: &str) -> Result<()> {
@@ -236,17 +240,23 @@ impl ViewSearch<'_> {
             pointer,
             value: attributes,
         });
-        self.add(key(&folder) + "/", key(&document), layout, attributes.as_ref())
+        self.add(key(&folder) + "/", key(&document), Ok(Some(layout)), attributes)
     }
 
+    /// Adds an array if it has shards, by what its document says of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] when it has shards of which chunks can't be told: to take a shard for a chunk would be worse.
     fn add(
         &mut self,
         base: String,
         document: String,
-        layout: Layout,
-        attributes: Option<&WriterAttributes>,
+        layout: Result<Option<Layout>, Refusal>,
+        attributes: Option<WriterAttributes>,
     ) -> Result<()> {
-        let attributes = attributes.filter(|attributes| provenance::own(&attributes.value).is_some());
+        let layout = layout.map_err(|reason| Error::format(self.root.join(&document), reason))?;
+        let Some(layout) = layout else { return Ok(()) };
         let owner = attributes.map(|attributes| attributes.owner(self.root, &layout)).transpose()?.flatten();
         self.views.add(ArrayView { base, document, layout, owner });
         Ok(())
