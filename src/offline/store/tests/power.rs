@@ -23,32 +23,14 @@ pub(super) enum Op {
     Created(usize),
     /// Shares blocks with what it was cloned of, which costs no write.
     Cloned(usize, Vec<u8>),
-    Written(usize, Written),
+    /// At a place.
+    Written(usize, u64, Vec<u8>),
     /// To a length.
     Cut(usize, u64),
     Synced(usize),
     Renamed(usize, PathBuf),
     Removed(PathBuf),
     FolderSynced(PathBuf),
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Written {
-    path: PathBuf,
-    at: u64,
-    bytes: Vec<u8>,
-}
-
-impl Op {
-    /// Bytes written to what becomes this file, those that made a hole not counted.
-    pub(super) fn written_to(&self, file: &Path) -> Option<usize> {
-        match self {
-            Self::Written(_, Written { path, bytes, .. }) if path == file && bytes.iter().any(|&byte| byte != 0) => {
-                Some(bytes.len())
-            }
-            _ => None,
-        }
-    }
 }
 
 #[derive(Debug, Clone)]
@@ -101,12 +83,6 @@ struct LoggedDraft {
     log: PowerLog,
 }
 
-impl LoggedDraft {
-    fn note_written(&self, at: u64, bytes: Vec<u8>) {
-        self.log.note(Op::Written(self.id, Written { path: self.path.clone(), at, bytes }));
-    }
-}
-
 impl Draft for LoggedDraft {
     fn clone_of(&mut self, from: &File) -> io::Result<bool> {
         if !self.log.shares {
@@ -122,7 +98,7 @@ impl Draft for LoggedDraft {
 
     fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.draft.write_at(bytes, at)?;
-        self.note_written(at, bytes.to_vec());
+        self.log.note(Op::Written(self.id, at, bytes.to_vec()));
         Ok(())
     }
 
@@ -130,13 +106,13 @@ impl Draft for LoggedDraft {
         self.draft.copy(from, from_at, at, len)?;
         let mut bytes = vec![0; len as usize];
         from.read_exact_at(&mut bytes, from_at)?;
-        self.note_written(at, bytes);
+        self.log.note(Op::Written(self.id, at, bytes));
         Ok(())
     }
 
     fn clear(&mut self, at: u64, len: u64) -> io::Result<()> {
         self.draft.clear(at, len)?;
-        self.note_written(at, vec![0; len as usize]);
+        self.log.note(Op::Written(self.id, at, vec![0; len as usize]));
         Ok(())
     }
 
@@ -190,7 +166,7 @@ fn contents(ops: &[Op], coin: &mut impl FnMut() -> bool) -> HashMap<usize, Vec<u
             Op::Created(id) => drop(contents.insert(*id, Vec::new())),
             Op::Cloned(id, bytes) if reaches(id) => contents.get_mut(id).unwrap().clone_from(bytes),
             Op::Cut(id, len) if reaches(id) => contents.get_mut(id).unwrap().resize(*len as usize, 0),
-            Op::Written(id, Written { at, bytes, .. }) => {
+            Op::Written(id, at, bytes) => {
                 let file = contents.get_mut(id).unwrap();
                 let mut from = 0;
                 while from < bytes.len() {
