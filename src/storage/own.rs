@@ -116,8 +116,4 @@ impl Storage for OwnStorage {
     fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
         self.storage.reopen(key, parked)
     }
-
-    fn is_used(&self) -> bool {
-        self.storage.is_used()
-    }
 }
