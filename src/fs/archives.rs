@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 
 use super::system::FileExt;
+use crate::format::zip::crc32;
 use crate::format::zip::directory::END64_BYTES;
 use crate::format::zip::parse::{DirectoryRange, Entry, TAIL_BYTES_MAX, Tail, end64, tail};
 
@@ -35,6 +36,20 @@ pub(crate) fn directory(file: &File, len: u64) -> io::Result<Result<Listed, Stri
     let mut directory = vec![0; bytes as usize];
     file.read_exact_at(&mut directory, at)?;
     Ok(place.entries(&directory).map(|entries| (entries, at)))
+}
+
+/// The CRC-32 of a part of a file, which is read for it.
+pub(crate) fn crc32_at(file: &File, at: u64, len: u64) -> io::Result<u32> {
+    const STEP_BYTES: u64 = 1 << 20;
+    let (mut crc, mut at, end) = (0, at, at + len);
+    let mut bytes = vec![0; STEP_BYTES.min(len) as usize];
+    while at < end {
+        let piece = &mut bytes[..STEP_BYTES.min(end - at) as usize];
+        file.read_exact_at(piece, at)?;
+        crc = crc32::append(crc, piece);
+        at += piece.len() as u64;
+    }
+    Ok(crc)
 }
 
 #[cfg(feature = "offline")]

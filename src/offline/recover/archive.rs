@@ -13,8 +13,7 @@ use crate::config::StorageKind;
 use crate::error::{Error, Result};
 use crate::format::zip::local::{self, Kind, PAGE, SIGNATURE, WRITTEN_AT_ONCE};
 use crate::format::zip::parse::{Entry, Method, check_name};
-use crate::format::zip::{Content, crc32};
-use crate::fs::archives::{OpenArchive, Pin, directory, pin};
+use crate::fs::archives::{OpenArchive, Pin, crc32_at, directory, pin};
 use crate::fs::system::{self, FileExt, open_unfollowed};
 use crate::storage::{Archive, ArchiveView, FoundEntry};
 use crate::sync::Unpoisoned;
@@ -140,25 +139,11 @@ fn newest(
         let counts = match (header.origin.kind, named) {
             (Kind::Growing, _) => true,
             (Kind::Whole, Some(named)) => named.get(&header.name).is_some_and(|named| named.header_at == *header_at),
-            (Kind::Whole, None) => is_whole(file, &entry)?,
+            (Kind::Whole, None) => crc32_at(file, entry.data_at(), header.content.len)? == header.content.crc32,
         };
         if counts && entries.get(&header.name).is_none_or(is_newer) {
             entries.insert(header.name.clone(), entry);
         }
     }
     Ok(entries)
-}
-
-/// Whether a document is what its header says.
-fn is_whole(file: &File, entry: &FoundEntry) -> io::Result<bool> {
-    let Content { crc32, len } = entry.header.content;
-    let mut bytes = vec![0; len.min(WINDOW_BYTES) as usize];
-    let (mut at, mut left, mut found) = (entry.data_at(), len, crc32::of(&[]));
-    while left > 0 {
-        let part = &mut bytes[..left.min(WINDOW_BYTES) as usize];
-        file.read_exact_at(part, at)?;
-        found = crc32::append(found, part);
-        (at, left) = (at + part.len() as u64, left - part.len() as u64);
-    }
-    Ok(found == crc32)
 }

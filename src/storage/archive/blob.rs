@@ -18,7 +18,6 @@ use super::super::seam::{Blob, Mapped};
 use super::super::window::{Access, Window};
 use super::file::Archive;
 use super::table::Entry;
-use crate::format::zip::local::PAGE;
 use crate::format::zip::{Content, crc32};
 use crate::fs::system::{self, FileExt};
 use crate::sync::Unpoisoned;
@@ -121,13 +120,8 @@ impl ArchiveBlob {
         open.closed = true;
         let (told, crc) = open.told;
         let crc = crc.filter(|_| told == len);
-        self.tell(Content { crc32: crc.unwrap_or(0), len }, crc.is_some());
-        let mut table = self.archive.table();
-        let Some(entry) = table.entry(&self.key, self.entry.serial) else { return };
-        let end = entry.data_at + entry.room;
-        entry.room = (entry.data_at + len).next_multiple_of(PAGE).min(end) - entry.data_at;
-        let unused = entry.data_at + entry.room..end;
-        table.space.retire(unused);
+        let content = Content { crc32: crc.unwrap_or(0), len };
+        self.archive.table().cut(&self.key, self.entry.serial, content, crc.is_some());
     }
 }
 

@@ -11,9 +11,9 @@ use super::super::reserve::{BALLAST_BYTES, DiskReserve};
 use super::super::window::Access;
 use super::table::{Entry, Table};
 use crate::config::StorageKind;
+use crate::format::zip::Content;
 use crate::format::zip::directory::Directory;
 use crate::format::zip::local::{self, Kind, PAGE};
-use crate::format::zip::{Content, Modified};
 use crate::fs::system::{self, FileSystem, is_no_room};
 use crate::fs::{Identity, growth};
 use crate::sync::Unpoisoned;
@@ -121,8 +121,15 @@ impl Archive {
     /// To the disk, at once: somebody may wait for it. And only then to the entries to come, of which a hole that is
     /// punched late would swallow one.
     fn give_room_back(&self, range: Range<u64>) {
-        let _ = system::give_back(&self.file, range.start, range.end - range.start);
+        self.punch([range.clone()]);
         self.table().space.give(range);
+    }
+
+    /// Gives the blocks of ranges back to the disk. Best effort.
+    pub(super) fn punch(&self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        for range in ranges {
+            let _ = system::give_back(&self.file, range.start, range.end - range.start);
+        }
     }
 
     /// Refuses to go on with a file that another program cut off or took away.
@@ -154,10 +161,7 @@ impl Archive {
 
     /// Gets room for an entry that will be written bit by bit.
     pub(super) fn allocate(&self, key: &str, len: u64, access: Access, reserve: &DiskReserve) -> io::Result<Entry> {
-        if key.len() > local::NAME_BYTES_MAX {
-            let reason = format!("names of more than {} bytes are not possible in an archive", local::NAME_BYTES_MAX);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-        }
+        check_name(key)?;
         reserve.check()?;
         // Whatever makes a file longer that was cut off hides that.
         self.check()?;
@@ -167,18 +171,8 @@ impl Archive {
             Some(at) => at,
             None => self.take_ahead(&mut tail, header_bytes + room, access)?,
         };
-        Ok(Entry {
-            serial: self.table().next_serial(),
-            kind: Kind::Growing,
-            header_at,
-            data_at: header_at + header_bytes,
-            room,
-            first_room: room,
-            content: Content { crc32: 0, len },
-            is_known: true,
-            modified: Modified::now(),
-            named: None,
-        })
+        let (serial, content) = (self.table().next_serial(), Content { crc32: 0, len });
+        Ok(Entry::new(serial, Kind::Growing, header_at, header_bytes, room, content))
     }
 
     /// Room within the file, which reads as zeros; `None` where there is none, or no way to zeros without writing them.
@@ -322,11 +316,18 @@ impl Archive {
     pub(super) fn give_back(&self, freed: Vec<Range<u64>>) {
         const FREE_BYTES_KEPT: u64 = 4 << 20;
         if self.table().space.free_bytes() > FREE_BYTES_KEPT {
-            for range in freed {
-                let _ = system::give_back(&self.file, range.start, range.end - range.start);
-            }
+            self.punch(freed);
         }
     }
+}
+
+/// Refuses a key that is no name of an entry.
+pub(super) fn check_name(key: &str) -> io::Result<()> {
+    if key.len() <= local::NAME_BYTES_MAX {
+        return Ok(());
+    }
+    let reason = format!("names of more than {} bytes are not possible in an archive", local::NAME_BYTES_MAX);
+    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
 }
 
 /// The last bytes of a file that is to end with a directory, in whole pages that begin at `at`: first `before`, which

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::file::Archive;
 use super::table::Entry;
 use crate::format::zarr3::DOCUMENT;
-use crate::format::zip::Modified;
+use crate::format::zip::Content;
 use crate::format::zip::directory::comment;
 use crate::format::zip::local::{Header, PAGE};
-use crate::fs::system::{self, FileExt};
+use crate::fs::system::FileExt;
 
 /// An entry by its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,41 +71,24 @@ impl Archive {
             io::Error::new(io::ErrorKind::InvalidInput, format!("the archive has no {key} of {len} bytes"))
         })?;
         write(&self.file, entry.data_at)?;
-        let mut table = self.table();
-        table.is_behind = true;
-        let Some(found) = table.entry(key, entry.serial) else { return Ok(()) };
-        found.content.len = len;
-        found.is_known = false;
-        let end = found.data_at + found.room;
-        found.room = (found.data_at + len).next_multiple_of(PAGE).min(end) - found.data_at;
-        let unused = found.data_at + found.room..end;
-        table.space.retire(unused);
+        self.table().cut(key, entry.serial, Content { len, ..entry.content }, false);
         Ok(())
     }
 
     /// Gives back to the disk what no entry needs any more.
     pub(crate) fn release(&self) {
         let freed = self.table().space.release(1);
-        for range in freed {
-            let _ = system::give_back(&self.file, range.start, range.end - range.start);
-        }
+        self.punch(freed);
     }
 }
 
 fn entry(found: &FoundEntry) -> Entry {
-    let FoundEntry { header_at, header } = found;
+    let FoundEntry { header_at, header: Header { bytes, content, origin, .. } } = found;
     Entry {
-        serial: header.origin.serial,
-        kind: header.origin.kind,
-        header_at: *header_at,
-        data_at: found.data_at(),
         // What it had beside at first may be another's by now.
-        room: header.content.len.next_multiple_of(PAGE).min(header.origin.room),
-        first_room: header.origin.room,
-        content: header.content,
-        is_known: true,
-        modified: Modified::now(),
+        room: content.len.next_multiple_of(PAGE).min(origin.room),
         // Whether the directory names it or not: it is not to be written over.
-        named: Some(header.content),
+        named: Some(*content),
+        ..Entry::new(origin.serial, origin.kind, *header_at, *bytes, origin.room, *content)
     }
 }

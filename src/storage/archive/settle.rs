@@ -6,13 +6,10 @@ use std::io;
 use super::file::{Archive, Tail, directory_block};
 use super::table::{Batch, Entry};
 use crate::error::logged;
-use crate::format::zip::crc32;
+use crate::fs::archives::crc32_at;
 use crate::fs::lease;
 use crate::fs::system::{self, FileExt, is_no_room};
 use crate::words::of_system;
-
-/// How much is read at once of an entry whose checksum has to be found out.
-const READ_BYTES: u64 = 1 << 20;
 
 impl Archive {
     /// Writes a directory that says all, if the one in the file doesn't.
@@ -40,9 +37,7 @@ impl Archive {
             table.space.give(std::mem::take(&mut tail.ahead));
             table.space.free().collect()
         };
-        for range in free {
-            let _ = system::give_back(&self.file, range.start, range.end - range.start);
-        }
+        self.punch(free);
     }
 
     fn write_planned(&self, tail: &mut Tail, is_full: bool) -> io::Result<()> {
@@ -81,7 +76,7 @@ impl Archive {
         loop {
             let unknown = |(key, entry): (&String, &Entry)| (!entry.is_known).then(|| (key.clone(), entry.clone()));
             let Some((key, entry)) = self.table().entries.iter().find_map(unknown) else { return };
-            let crc32 = self.read_crc32(&entry).unwrap_or_else(|error| {
+            let crc32 = crc32_at(&self.file, entry.data_at, entry.content.len).unwrap_or_else(|error| {
                 let error = of_system(error);
                 logged(|| tracing::error!(entry = key, %error, "can't be read back; its checksum is not known"));
                 0
@@ -91,18 +86,6 @@ impl Archive {
                 found.is_known = true;
             }
         }
-    }
-
-    fn read_crc32(&self, entry: &Entry) -> io::Result<u32> {
-        let (mut crc, mut at, end) = (0, entry.data_at, entry.data_at + entry.content.len);
-        let mut bytes = vec![0; READ_BYTES.min(entry.content.len) as usize];
-        while at < end {
-            let piece = &mut bytes[..READ_BYTES.min(end - at) as usize];
-            self.file.read_exact_at(piece, at)?;
-            crc = crc32::append(crc, piece);
-            at += piece.len() as u64;
-        }
-        Ok(crc)
     }
 
     /// Moves documents to where shards have left room, so that the file becomes shorter, and those of Zarr to its
@@ -163,11 +146,10 @@ impl Archive {
         let free: Vec<_> = {
             let mut table = self.table();
             table.end = end;
-            table.space.free().filter(|range| range.start < free_end).collect()
+            let free = table.space.free().filter(|range| range.start < free_end);
+            free.map(|range| range.start..range.end.min(free_end)).collect()
         };
-        for range in free {
-            let _ = system::give_back(&self.file, range.start, range.end.min(free_end) - range.start);
-        }
+        self.punch(free);
         self.sync_if_wanted()
     }
 }

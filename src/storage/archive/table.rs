@@ -31,6 +31,22 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// One that no directory names yet. `room`: bytes behind its header.
+    pub(super) fn new(serial: u64, kind: Kind, header_at: u64, header_bytes: u64, room: u64, content: Content) -> Self {
+        Self {
+            serial,
+            kind,
+            header_at,
+            data_at: header_at + header_bytes,
+            room,
+            first_room: room,
+            content,
+            is_known: true,
+            modified: Modified::now(),
+            named: None,
+        }
+    }
+
     pub(super) fn range(&self) -> Range<u64> {
         self.header_at..self.data_at + self.room
     }
@@ -94,6 +110,17 @@ impl Table {
             let free = self.let_go(&before);
             free.into_iter().for_each(|range| self.space.give(range));
         }
+    }
+
+    /// Cuts an entry off. `content`: what counts of it from the next directory on.
+    pub(super) fn cut(&mut self, key: &str, serial: u64, content: Content, is_known: bool) {
+        let Some(entry) = self.entry(key, serial) else { return };
+        (entry.content, entry.is_known) = (content, is_known);
+        let end = entry.data_at + entry.room;
+        entry.room = (entry.data_at + content.len).next_multiple_of(PAGE).min(end) - entry.data_at;
+        let unused = entry.data_at + entry.room..end;
+        self.is_behind = true;
+        self.space.retire(unused);
     }
 
     /// Removes an entry. Returns the range that nothing needs any more, if any, for the caller to give to the space.
@@ -199,18 +226,7 @@ impl Table {
         let file_bytes = (header_bytes + bytes.len() as u64).next_multiple_of(PAGE) + spare;
         let header_at = if is_full { None } else { self.space.take(file_bytes) }.unwrap_or(end);
         let room = file_bytes - header_bytes;
-        let entry = Entry {
-            serial: self.next_serial(),
-            kind: Kind::Whole,
-            header_at,
-            data_at: header_at + header_bytes,
-            room,
-            first_room: room,
-            content: Content::of(bytes),
-            is_known: true,
-            modified: Modified::now(),
-            named: None,
-        };
+        let entry = Entry::new(self.next_serial(), Kind::Whole, header_at, header_bytes, room, Content::of(bytes));
         let mut file = entry.header(key, self.archive);
         file.extend_from_slice(bytes);
         file.resize(file_bytes as usize, 0);

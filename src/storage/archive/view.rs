@@ -9,9 +9,8 @@ use super::super::reserve::DiskReserve;
 use super::super::seam::{Blob, Storage};
 use super::super::window::Access;
 use super::blob::ArchiveBlob;
-use super::file::Archive;
+use super::file::{Archive, check_name};
 use crate::config::StorageKind;
-use crate::format::zip::local::NAME_BYTES_MAX;
 
 /// Keys are names of entries.
 #[derive(Debug)]
@@ -75,10 +74,7 @@ impl Storage for ArchiveView {
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
-        if key.len() > NAME_BYTES_MAX {
-            let reason = format!("names of more than {NAME_BYTES_MAX} bytes are not possible in an archive");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-        }
+        check_name(key)?;
         self.archive.stage(key, bytes);
         Ok(())
     }
