@@ -11,62 +11,50 @@ pub(crate) struct Length {
 /// it is multiplied by.
 struct Unit(&'static str, &'static str, f64, i32);
 
+/// A unit, those of its name with a prefix, and others.
+macro_rules! units {
+    ($name:literal, $symbol:literal, $($other:expr),+ $(,)?) => {
+        [
+            Unit($name, $symbol, 1.0, 0),
+            Unit(concat!("yotta", $name), concat!("Y", $symbol), 1.0, 24),
+            Unit(concat!("zetta", $name), concat!("Z", $symbol), 1.0, 21),
+            Unit(concat!("exa", $name), concat!("E", $symbol), 1.0, 18),
+            Unit(concat!("peta", $name), concat!("P", $symbol), 1.0, 15),
+            Unit(concat!("tera", $name), concat!("T", $symbol), 1.0, 12),
+            Unit(concat!("giga", $name), concat!("G", $symbol), 1.0, 9),
+            Unit(concat!("mega", $name), concat!("M", $symbol), 1.0, 6),
+            Unit(concat!("kilo", $name), concat!("k", $symbol), 1.0, 3),
+            Unit(concat!("hecto", $name), concat!("h", $symbol), 1.0, 2),
+            Unit(concat!("deci", $name), concat!("d", $symbol), 1.0, -1),
+            Unit(concat!("centi", $name), concat!("c", $symbol), 1.0, -2),
+            Unit(concat!("milli", $name), concat!("m", $symbol), 1.0, -3),
+            Unit(concat!("micro", $name), concat!("µ", $symbol), 1.0, -6),
+            Unit(concat!("nano", $name), concat!("n", $symbol), 1.0, -9),
+            Unit(concat!("pico", $name), concat!("p", $symbol), 1.0, -12),
+            Unit(concat!("femto", $name), concat!("f", $symbol), 1.0, -15),
+            Unit(concat!("atto", $name), concat!("a", $symbol), 1.0, -18),
+            Unit(concat!("zepto", $name), concat!("z", $symbol), 1.0, -21),
+            Unit(concat!("yocto", $name), concat!("y", $symbol), 1.0, -24),
+            $($other),+
+        ]
+    };
+}
+
 /// The lengths that OME-Zarr lists. OME-XML has a symbol for each, in `UnitsLength`.
-const LENGTHS: [Unit; 26] = [
-    Unit("meter", "m", 1.0, 0),
-    Unit("yottameter", "Ym", 1.0, 24),
-    Unit("zettameter", "Zm", 1.0, 21),
-    Unit("exameter", "Em", 1.0, 18),
-    Unit("petameter", "Pm", 1.0, 15),
-    Unit("terameter", "Tm", 1.0, 12),
-    Unit("gigameter", "Gm", 1.0, 9),
-    Unit("megameter", "Mm", 1.0, 6),
-    Unit("kilometer", "km", 1.0, 3),
-    Unit("hectometer", "hm", 1.0, 2),
-    Unit("decimeter", "dm", 1.0, -1),
-    Unit("centimeter", "cm", 1.0, -2),
-    Unit("millimeter", "mm", 1.0, -3),
-    Unit("micrometer", "µm", 1.0, -6),
-    Unit("nanometer", "nm", 1.0, -9),
-    Unit("picometer", "pm", 1.0, -12),
-    Unit("femtometer", "fm", 1.0, -15),
-    Unit("attometer", "am", 1.0, -18),
-    Unit("zeptometer", "zm", 1.0, -21),
-    Unit("yoctometer", "ym", 1.0, -24),
+const LENGTHS: [Unit; 26] = units!(
+    "meter",
+    "m",
     Unit("angstrom", "Å", 1.0, -10),
     Unit("inch", "in", 0.0254, 0),
     Unit("foot", "ft", 0.3048, 0),
     Unit("yard", "yd", 0.9144, 0),
     Unit("mile", "mi", 1609.344, 0),
     Unit("parsec", "pc", 3.085_677_581_491_367, 16),
-];
+);
 
 /// The times, whose symbols are in `UnitsTime`.
-const TIMES: [Unit; 23] = [
-    Unit("second", "s", 1.0, 0),
-    Unit("yottasecond", "Ys", 1.0, 24),
-    Unit("zettasecond", "Zs", 1.0, 21),
-    Unit("exasecond", "Es", 1.0, 18),
-    Unit("petasecond", "Ps", 1.0, 15),
-    Unit("terasecond", "Ts", 1.0, 12),
-    Unit("gigasecond", "Gs", 1.0, 9),
-    Unit("megasecond", "Ms", 1.0, 6),
-    Unit("kilosecond", "ks", 1.0, 3),
-    Unit("hectosecond", "hs", 1.0, 2),
-    Unit("decisecond", "ds", 1.0, -1),
-    Unit("centisecond", "cs", 1.0, -2),
-    Unit("millisecond", "ms", 1.0, -3),
-    Unit("microsecond", "µs", 1.0, -6),
-    Unit("nanosecond", "ns", 1.0, -9),
-    Unit("picosecond", "ps", 1.0, -12),
-    Unit("femtosecond", "fs", 1.0, -15),
-    Unit("attosecond", "as", 1.0, -18),
-    Unit("zeptosecond", "zs", 1.0, -21),
-    Unit("yoctosecond", "ys", 1.0, -24),
-    Unit("minute", "min", 60.0, 0),
-    Unit("hour", "h", 3600.0, 0),
-    Unit("day", "d", 86400.0, 0),
-];
+const TIMES: [Unit; 23] =
+    units!("second", "s", Unit("minute", "min", 60.0, 0), Unit("hour", "h", 3600.0, 0), Unit("day", "d", 86400.0, 0),);
 
 /// What people write besides names and symbols. The micro sign and the Greek letter mu look alike, and both are in use.
 const OTHER_NAMES: [(&str, &str); 8] = [
