@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::grid::PixelGrid;
-use super::placement;
+use super::{placement, put_known};
 use crate::config::{Dim, DimKind, Downsampling, OmeVersion};
 use crate::downsample::Method;
 use crate::words::quoted;
@@ -203,30 +203,17 @@ impl<'a> AxisEntry<'a> {
     }
 
     fn parse(axis: &'a Value) -> Self {
-        let kind = match axis["type"].as_str() {
-            Some("time") => Some(DimKind::Time),
-            Some("channel") => Some(DimKind::Channel),
-            Some("space") => Some(DimKind::Space),
-            _ => None,
-        };
+        let kind = axis["type"].as_str().and_then(|kind| kind.parse().ok());
+        let kind = kind.filter(|kind| *kind != DimKind::Other);
         // In 0.3, an axis was its name.
         Self { name: axis.as_str().or_else(|| axis["name"].as_str()), kind, unit: axis["unit"].as_str() }
     }
 
     pub(super) fn render(self) -> Value {
         let mut axis = json!({"name": self.name});
-        let kind = match self.kind {
-            Some(DimKind::Time) => Some("time"),
-            Some(DimKind::Channel) => Some("channel"),
-            Some(DimKind::Space) => Some("space"),
-            // A custom axis is one whose type is left out.
-            Some(DimKind::Other) | None => None,
-        };
-        for (key, text) in [("type", kind), ("unit", self.unit)] {
-            if let Some(text) = text {
-                axis[key] = json!(text);
-            }
-        }
+        // A custom axis is one whose type is left out.
+        let kind = self.kind.filter(|kind| *kind != DimKind::Other);
+        put_known(&mut axis, [("type", json!(kind)), ("unit", json!(self.unit))]);
         axis
     }
 }
@@ -381,7 +368,8 @@ pub(super) fn images_mut(ome: &mut Value) -> Option<&mut Vec<Value>> {
     ome.get_mut(KEY)?.as_array_mut()
 }
 
-pub(super) fn list<'a>(of: &'a Value, key: &str) -> &'a [Value] {
+/// What stands in a list; nothing where there is none.
+pub(crate) fn list<'a>(of: &'a Value, key: &str) -> &'a [Value] {
     of[key].as_array().map_or(&[], Vec::as_slice)
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::put_known;
 use super::versions::of_part;
 use crate::config::{OmeVersion, Plate, PlateAcquisition};
 use crate::error::{Error, Result};
@@ -111,42 +112,32 @@ pub(crate) fn plate_attributes(version: OmeVersion, plate: &Plate, fields: &[&Fi
         "columns": names(&plate.columns),
         "wells": wells.values().map(well).collect::<Vec<_>>(),
     });
-    if let Some(name) = &plate.name {
-        said["name"] = json!(name);
-    }
-    if let Some(count) = wells.values().map(Vec::len).max() {
-        said["field_count"] = json!(count);
-    }
-    if !plate.acquisitions.is_empty() {
-        let most = |id: u64| {
-            let of = |fields: &Vec<&Field>| fields.iter().filter(|field| field.acquisition == Some(id)).count();
-            wells.values().map(of).max().unwrap_or(0)
-        };
-        said["acquisitions"] = plate.acquisitions.iter().map(|of| acquisition(of, most(of.id))).collect();
-    }
-    if let Some(version) = of_part(version) {
-        said["version"] = version;
-    }
+    let most = |id: u64| {
+        let of = |fields: &Vec<&Field>| fields.iter().filter(|field| field.acquisition == Some(id)).count();
+        wells.values().map(of).max().unwrap_or(0)
+    };
+    let acquisitions: Vec<_> = plate.acquisitions.iter().map(|of| acquisition(of, most(of.id))).collect();
+    let more = [
+        ("name", json!(plate.name)),
+        ("field_count", json!(wells.values().map(Vec::len).max())),
+        ("acquisitions", json!((!acquisitions.is_empty()).then_some(acquisitions))),
+        ("version", json!(of_part(version))),
+    ];
+    put_known(&mut said, more);
     said
 }
 
 /// `most`: fields that it has in a well.
 fn acquisition(of: &PlateAcquisition, most: usize) -> Value {
     let mut said = json!({"id": of.id});
-    if let Some(name) = &of.name {
-        said["name"] = json!(name);
-    }
-    if let Some(description) = &of.description {
-        said["description"] = json!(description);
-    }
-    if most > 0 {
-        said["maximumfieldcount"] = json!(most);
-    }
-    for (key, time) in [("starttime", of.start_time), ("endtime", of.end_time)] {
-        if let Some(time) = time {
-            said[key] = json!(time);
-        }
-    }
+    let more = [
+        ("name", json!(of.name)),
+        ("description", json!(of.description)),
+        ("maximumfieldcount", json!((most > 0).then_some(most))),
+        ("starttime", json!(of.start_time)),
+        ("endtime", json!(of.end_time)),
+    ];
+    put_known(&mut said, more);
     said
 }
 
@@ -154,15 +145,11 @@ fn acquisition(of: &PlateAcquisition, most: usize) -> Value {
 pub(crate) fn well_attributes(version: OmeVersion, fields: &[&Field]) -> Value {
     let image = |field: &&Field| {
         let mut image = json!({"path": field.name});
-        if let Some(id) = field.acquisition {
-            image["acquisition"] = json!(id);
-        }
+        put_known(&mut image, [("acquisition", json!(field.acquisition))]);
         image
     };
     let mut well = json!({"images": fields.iter().map(image).collect::<Vec<_>>()});
-    if let Some(of_well) = of_part(version) {
-        well["version"] = of_well;
-    }
+    put_known(&mut well, [("version", json!(of_part(version)))]);
     json!({"version": version, "well": well})
 }
 

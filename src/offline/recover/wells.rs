@@ -13,6 +13,7 @@ use super::image::ImagePlan;
 use crate::error::Result;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
+use crate::ome::multiscales::list;
 use crate::ome::plate::keep_fields;
 use crate::ome::scene::keep_in_scene;
 
@@ -28,10 +29,10 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &
     }
     // The fields that are left, by wells.
     let mut left: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for well in list(&plate.attributes, "/ome/plate/wells") {
+    for well in list(&plate.attributes["ome"]["plate"], "wells") {
         let Some(path) = well["path"].as_str() else { continue };
         let Some(group) = tree.group(path) else { continue };
-        let mut fields = list(&group.attributes, "/ome/well/images").to_vec();
+        let mut fields = list(&group.attributes["ome"]["well"], "images").to_vec();
         let is_empty =
             |field: &Value| field["path"].as_str().is_some_and(|field| empty.contains(&&*below(path, field)));
         fields.retain(|field| !is_empty(field));
@@ -52,8 +53,4 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &
     edit(root, &plate.document, changes, |document| {
         keep_fields(&mut document["attributes"]["ome"]["plate"], &left);
     })
-}
-
-fn list<'a>(attributes: &'a Value, pointer: &str) -> &'a [Value] {
-    attributes.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
