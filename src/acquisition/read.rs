@@ -148,7 +148,7 @@ impl Acquisition {
         let open = |across: usize| {
             let key = self.image.shard_key(plan, &ShardPosition { grid, across });
             let Some((file, at, len)) = archive.find(&key) else { return Ok(None) };
-            let file = ShardFile::in_archive(self.image.storage().path_of(&key), file, at, len);
+            let file = ShardFile::part_of(self.image.storage().path_of(&key), file, at, len);
             let index = Index::read(&file, &plan.array.layout, &plan.shard_position(&grid, across), None)?;
             Ok::<_, Error>(Some((file, index)))
         };

@@ -43,6 +43,14 @@ impl Array {
         })
     }
 
+    /// What decodes chunks on a thread that may have had one before.
+    pub(crate) fn worker_in<'w>(&self, worker: &'w mut Option<DecodeWorker>) -> Result<&'w mut DecodeWorker> {
+        match worker {
+            Some(worker) => Ok(worker),
+            None => Ok(worker.insert(self.worker()?)),
+        }
+    }
+
     /// What decodes whole chunks.
     pub(crate) fn chunk_decoder(&self) -> Result<ChunkDecoder> {
         let Metadata { layout, dtype, chain, fill, .. } = &self.metadata;

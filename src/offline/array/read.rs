@@ -148,7 +148,7 @@ impl Geometry<'_> {
         )
     }
 
-    /// As [`Array::place`], but of an array that has a dimension.
+    /// The file of a chunk, and its place in that, of an array that has a dimension.
     fn place(self, chunk: &[u64]) -> (Vec<u64>, u64) {
         if self.array.shape().is_empty() { (vec![0], 0) } else { self.array.layout().file_of(chunk) }
     }
@@ -170,14 +170,13 @@ impl Geometry<'_> {
         index: &Index,
         chunk: &mut Rows<'_>,
     ) -> Result<()> {
-        let entry = index.entry(self.place(&chunk.chunk).1);
-        match entry.map_err(|reason| Error::format(file.path(), reason)) {
+        match index.entry(self.place(&chunk.chunk).1) {
             Ok(None) => {
                 self.fill(chunk);
                 Ok(())
             }
             Ok(Some(range)) => self.read_chunk(area, worker, file, range, chunk),
-            Err(error) => Err(error),
+            Err(reason) => Err(Error::format(file.path(), reason)),
         }
         .map_err(|error| at_chunk(error, file, &chunk.chunk))
     }
@@ -190,10 +189,7 @@ impl Geometry<'_> {
         range: Range,
         chunk: &mut Rows<'_>,
     ) -> Result<()> {
-        let worker = match worker {
-            Some(worker) => worker,
-            None => worker.insert(self.array.worker()?),
-        };
+        let worker = self.array.worker_in(worker)?;
         self.array.decode(worker, StoredChunk { file, range, at: &chunk.chunk })?;
         area.copy(chunk, &worker.raw);
         Ok(())

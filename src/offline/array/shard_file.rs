@@ -35,14 +35,12 @@ impl ShardFile {
     /// Opens a file for reading; `None` when there is none.
     pub(crate) fn open(path: PathBuf) -> Result<Option<Self>> {
         let opened = look::open(&path)?;
-        Ok(opened.map(|OpenFile { file, at, len, disk_bytes }| {
-            let (packed_len, part) = (None, None);
-            Self { path, file, at, len, packed_len, disk_bytes, part }
-        }))
+        let found = |OpenFile { file, at, len, disk_bytes }| Self { disk_bytes, ..Self::part_of(path, file, at, len) };
+        Ok(opened.map(found))
     }
 
-    /// A part of an open archive.
-    pub(crate) fn in_archive(path: PathBuf, file: Arc<File>, at: u64, len: u64) -> Self {
+    /// `len` bytes of an open file, such as those of an entry of an archive.
+    pub(crate) fn part_of(path: PathBuf, file: Arc<File>, at: u64, len: u64) -> Self {
         Self { path, file, at, len, packed_len: None, disk_bytes: len, part: None }
     }
 
@@ -64,13 +62,9 @@ impl ShardFile {
         bytes.truncate(length);
         let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", &path, error))?;
         Ok(Some(Self {
-            path,
-            file: Arc::new(file),
-            at: 0,
-            len: length as u64,
             packed_len: Some(packed.len),
             disk_bytes: packed.disk_bytes,
-            part: None,
+            ..Self::part_of(path, Arc::new(file), 0, length as u64)
         }))
     }
 

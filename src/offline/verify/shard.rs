@@ -222,10 +222,7 @@ impl ShardCheck<'_> {
         chunk: u64,
         range: Range,
     ) -> Result<Before> {
-        let worker = match worker {
-            Some(worker) => worker,
-            None => worker.insert(self.array.worker()?),
-        };
+        let worker = self.array.worker_in(worker)?;
         let Some(place) = self.array.layout().chunk_at(self.position, chunk) else {
             self.damage(Some(chunk), "lies outside of what can be counted");
             return Ok(Before::Nothing);
