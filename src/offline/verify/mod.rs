@@ -191,41 +191,32 @@ impl<'a> CheckRun<'a> {
     fn images(&self) -> HashMap<String, CheckedImage<'a>> {
         let mut images = HashMap::new();
         for group in &self.check.tree.groups {
-            match Provenance::parse(&group.path, &group.attributes) {
-                Ok(None) => {}
-                Err(error) => self.check.damage(&group.path, reason(error)),
-                Ok(Some(own)) => {
-                    let name = group.image.clone();
-                    self.notes_of(&own, &group.path);
-                    let Some(node) = self.check.tree.array(&name) else {
-                        if self.check.is_told_of(&self.check.root.join(&name)) {
-                            continue;
-                        }
-                        let what = format!("its writer made an array {name} in it, which is not there");
-                        self.check.damage(&group.path, what);
-                        continue;
-                    };
-                    let map = node.array.acquisition_map(&own);
-                    let map = map.map_err(|error| self.check.damage(&group.path, reason(error))).ok();
-                    images.insert(name, CheckedImage { group: Some(&group.name), own, map });
+            let own = Provenance::parse(&group.path, &group.attributes);
+            let Some(own) = self.noted(own, &group.path) else { continue };
+            let name = group.image.clone();
+            let Some(node) = self.check.tree.array(&name) else {
+                if !self.check.is_told_of(&self.check.root.join(&name)) {
+                    let what = format!("its writer made an array {name} in it, which is not there");
+                    self.check.damage(&group.path, what);
                 }
-            }
+                continue;
+            };
+            let map = node.array.acquisition_map(&own);
+            let map = map.map_err(|error| self.check.damage(&group.path, reason(error))).ok();
+            images.insert(name, CheckedImage { group: Some(&group.name), own, map });
         }
-        if let (true, Some(node)) = (images.is_empty(), self.check.tree.array("").filter(|node| node.is_finest())) {
-            match node.array.provenance() {
-                Ok(None) => {}
-                Err(error) => self.check.damage(node.array.path(), reason(error)),
-                Ok(Some(own)) => {
-                    self.notes_of(&own, node.array.path());
-                    let map = node.array.acquisition_map(&own).ok();
-                    images.insert(String::new(), CheckedImage { group: None, own, map });
-                }
-            }
+        if let (true, Some(node)) = (images.is_empty(), self.check.tree.array("").filter(|node| node.is_finest()))
+            && let Some(own) = self.noted(node.array.provenance(), node.array.path())
+        {
+            let map = node.array.acquisition_map(&own).ok();
+            images.insert(String::new(), CheckedImage { group: None, own, map });
         }
         images
     }
 
-    fn notes_of(&self, own: &Provenance, group: &Path) {
+    /// What a writer says of an image, once it is told what is to be known of it.
+    fn noted(&self, own: Result<Option<Provenance>>, group: &Path) -> Option<Provenance> {
+        let own = own.map_err(|error| self.check.damage(group, reason(error))).ok()??;
         if own.recovered {
             let missing = count_that(own.frames_missing, "frame", IS);
             self.check.note(group, format!("was recovered; {missing} missing"));
@@ -235,6 +226,7 @@ impl<'a> CheckRun<'a> {
         if let Some(short) = own.shortfall() {
             self.check.note(group, short);
         }
+        Some(own)
     }
 
     fn array(&self, node: &ArrayNode, image: Option<&CheckedImage>) -> Result<ArrayVerified> {
