@@ -28,18 +28,12 @@ pub(crate) enum NodeKind {
 impl Node {
     /// The array, if it is one.
     pub(crate) fn array(&self) -> Option<&Array> {
-        match &self.kind {
-            NodeKind::Array(array) => Some(array),
-            NodeKind::Group(_) | NodeKind::Unreadable(_) => None,
-        }
+        if let NodeKind::Array(array) = &self.kind { Some(array) } else { None }
     }
 
     /// Why it can't be read, if that is so.
     pub(crate) fn unreadable(&self) -> Option<&Error> {
-        match &self.kind {
-            NodeKind::Unreadable(error) => Some(error),
-            NodeKind::Group(_) | NodeKind::Array(_) => None,
-        }
+        if let NodeKind::Unreadable(error) = &self.kind { Some(error) } else { None }
     }
 
     /// Whether it is a group whose document stands elsewhere, or is none of a group.

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::fs::look;
 use crate::offline::hierarchy::walk::{FileAt, Tree};
 use crate::offline::layers::{Budget, Came, FoundFrames, FoundLayers, groups};
-use crate::offline::lost::LostChunks;
 use crate::offline::progress::ProgressCounters;
 use crate::sync::Unpoisoned;
 
@@ -53,17 +52,18 @@ struct RecoveredPart {
 
 impl<'a> ImagePlan<'a> {
     pub(super) fn new(root: &Path, tree: &Tree, image: WrittenImage<'a>, counters: &ProgressCounters) -> Result<Self> {
-        let nothing = || RecoveredPart::new(FoundFrames::default());
         let groups = groups(&image.node.files, &image.map);
         let budget = Budget::new();
         let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, counters));
         let RecoveredPart { sums, mut changed, mut found } =
-            parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
+            parts.try_reduce(RecoveredPart::nothing, |one, other| Ok(one.add(other)))?;
         drop(groups);
         if let Some(frames) = image.map.frames().filter(|_| sums.closed && !image.map.has_boxes()) {
             found.closed.add_range(0..frames);
         }
-        let lost = lost(&image, sums.chunks);
+        let array = &image.node.array;
+        // Where an index can't be read, that is to be mended first.
+        let lost = array.lost_of(sums.chunks).and_then(|_| array.lost().ok().flatten());
         let gone = lost.as_ref().and_then(|lost| lost.frames(&image.map)).unwrap_or_default();
         let frames = count::count(tree, &image, found.ranges(), &sums, &gone)?;
         changed.sort_by(|a, b| a.path.cmp(&b.path));
@@ -201,12 +201,6 @@ impl<'a> ImagePlan<'a> {
     }
 }
 
-/// What the image has lost of which `found` chunks are whole. Where an index can't be read, that is to be mended first.
-fn lost(image: &WrittenImage, found: u64) -> Option<LostChunks> {
-    let array = &image.node.array;
-    array.lost_of(found).and_then(|_| array.lost().ok().flatten())
-}
-
 /// Looks through the shards that hold the same frames.
 fn part(
     root: &Path,
@@ -234,8 +228,7 @@ fn part(
         }
         Ok(RecoveredPart::of(plan, found))
     };
-    let nothing = || RecoveredPart::new(FoundFrames::default());
-    let mut part = group.par_iter().map(look).try_reduce(nothing, |one, other| Ok(one.add(other)))?;
+    let mut part = group.par_iter().map(look).try_reduce(RecoveredPart::nothing, |one, other| Ok(one.add(other)))?;
     let layers = layers.into_inner().unpoisoned();
     let counted = part.found.add_layers(layers, &image.map, budget);
     counted.map_err(|reason| Error::format(image.node.array.path(), reason))?;
@@ -243,8 +236,9 @@ fn part(
 }
 
 impl RecoveredPart {
-    fn new(found: FoundFrames) -> Self {
-        Self { sums: RecoveredSums { closed: true, ..RecoveredSums::default() }, changed: Vec::new(), found }
+    fn nothing() -> Self {
+        let sums = RecoveredSums { closed: true, ..RecoveredSums::default() };
+        Self { sums, changed: Vec::new(), found: FoundFrames::default() }
     }
 
     fn of(plan: ShardRecovery, found: FoundFrames) -> Self {

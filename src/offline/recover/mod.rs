@@ -158,17 +158,16 @@ pub(super) fn refuse_begun(root: &Path) -> Result<()> {
     }
     Lock::look(root)?;
     let found = hierarchy::replaced(root);
+    let told = |old: &PathBuf| {
+        let what = replaced::words(root, old, true, has_no_frame(old));
+        format!("; {} {what}", old.display())
+    };
     let way_on = match found.is_empty() {
         true => "; remove it, or begin again with overwrite".to_owned(),
-        false => found.iter().map(|old| told_of(root, old)).collect(),
+        false => found.iter().map(told).collect(),
     };
     let reason = format!("has nothing to be read yet: its run was killed while it began, so no frame is lost{way_on}");
     Err(Error::not_found(root, reason))
-}
-
-/// What the refusal of what stands at `root` says of a dataset that it was to replace.
-fn told_of(root: &Path, old: &Path) -> String {
-    format!("; {} {}", old.display(), replaced::words(root, old, true, has_no_frame(old)))
 }
 
 /// Whether a run began, and no more: a folder without the first document, or an archive that has nothing in it.
