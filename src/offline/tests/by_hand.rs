@@ -30,11 +30,6 @@ fn failure(root: &Path) -> String {
 }
 
 #[test]
-fn the_index_of_four_chunks_has_68_bytes() {
-    assert_eq!(with_crc(index(&ENTRIES)).len(), 68);
-}
-
-#[test]
 fn gaps_and_any_order_and_missing_chunks_read_right_with_any_index() {
     for (location, crc) in [("end", true), ("end", false), ("start", true), ("start", false)] {
         let root = tempfile::tempdir().expect("a directory");
@@ -48,14 +43,6 @@ fn gaps_and_any_order_and_missing_chunks_read_right_with_any_index() {
 }
 
 #[test]
-fn a_missing_shard_is_the_fill_value() {
-    let root = tempfile::tempdir().expect("a directory");
-    array(root.path(), "end", true, &[]);
-    fs::remove_file(root.path().join("c/0/0")).expect("removed");
-    assert_eq!(Array::open(root.path()).expect("an array").read_all().expect("pixels"), [7; 16]);
-}
-
-#[test]
 fn every_flipped_bit_of_the_index_is_noticed() {
     let root = tempfile::tempdir().expect("a directory");
     let shard = shard_with_index_at_end(&ENTRIES);
@@ -65,15 +52,6 @@ fn every_flipped_bit_of_the_index_is_noticed() {
         array(root.path(), "end", true, &flipped);
         let message = failure(root.path());
         assert!(message.contains("c/0/0") && message.contains("the index is damaged"), "{message}");
-    }
-}
-
-#[test]
-fn a_file_shorter_than_its_index_is_an_error() {
-    let root = tempfile::tempdir().expect("a directory");
-    for length in [0, 1, 67] {
-        array(root.path(), "end", true, &vec![0; length]);
-        assert!(failure(root.path()).contains(&format!("{length} bytes are too few")));
     }
 }
 
@@ -126,16 +104,6 @@ fn chunks_of_the_wrong_length_are_errors() {
 }
 
 #[test]
-fn a_chunk_that_claims_a_sparse_file_allocates_nothing() {
-    let root = tempfile::tempdir().expect("a directory");
-    let bytes = 1u64 << 40;
-    array(root.path(), "start", true, &with_crc(index(&[(68, bytes), MISSING, MISSING, MISSING])));
-    let file = fs::File::options().write(true).open(root.path().join("c/0/0")).expect("the shard");
-    file.set_len(68 + bytes).expect("a sparse file");
-    assert!(failure(root.path()).contains("encoded bytes for a chunk of 4 bytes"));
-}
-
-#[test]
 fn a_huge_array_without_files_reads_as_its_fill_value() {
     let root = tempfile::tempdir().expect("a directory");
     let codecs = sharded(&[1, 1 << 20], json!([little()]), json!([little(), {"name": "crc32c"}]), "end");
@@ -164,15 +132,6 @@ fn regions_outside_the_array_are_refused() {
         assert!(array.read_region(&start, &shape, &mut out).is_err(), "{start:?} {shape:?}");
     }
     array.read_region(&[4, 4], &[0, 0], &mut []).expect("nothing at all");
-}
-
-#[test]
-fn big_endian_pixels_are_turned_round() {
-    let root = tempfile::tempdir().expect("a directory");
-    let codecs = json!([{"name": "bytes", "configuration": {"endian": "big"}}]);
-    put(root.path(), "zarr.json", document("uint16", &[2], &[2], codecs).to_string());
-    put(root.path(), "c/0", [1, 2, 3, 4]);
-    assert_eq!(Array::open(root.path()).expect("an array").read_all().expect("pixels"), [2, 1, 4, 3]);
 }
 
 #[test]
