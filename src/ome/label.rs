@@ -113,32 +113,26 @@ fn refuse_twice(field: &'static str, mut values: impl Iterator<Item = i64>) -> R
 pub(super) fn attributes(version: OmeVersion, label: &ImageLabel) -> Value {
     let mut said = Map::new();
     said.extend(of_part(version).map(|version| ("version".to_owned(), version)));
-    let colors = label.colors.iter().map(|color| (color.value, json!({VALUE: color.value, "rgba": color.rgba})));
+    let colors = label.colors.iter().map(|color| json!({VALUE: color.value, "rgba": color.rgba}));
     let properties = label.properties.iter().map(|known| {
         let mut all = Map::from_iter([(VALUE.to_owned(), json!(known.value))]);
         all.extend(known.properties.clone());
-        (known.value, Value::Object(all))
+        Value::Object(all)
     });
     let (colors, mut properties): (Vec<_>, Vec<_>) = (colors.collect(), properties.collect());
     // An empty list is not allowed. Where there are both, validators want both to name the same labels.
     if !properties.is_empty() {
-        let more = lacking(&properties, &colors);
-        properties.extend(more);
+        let known: BTreeSet<i64> = label.properties.iter().map(|known| known.value).collect();
+        let lacking = label.colors.iter().filter(|color| !known.contains(&color.value));
+        properties.extend(lacking.map(|color| json!({VALUE: color.value})));
     }
     for (key, list) in [("colors", colors), ("properties", properties)] {
         if !list.is_empty() {
-            said.insert(key.to_owned(), list.into_iter().map(|(_, said)| said).collect());
+            said.insert(key.to_owned(), Value::Array(list));
         }
     }
     said.insert("source".to_owned(), json!({"image": "../../"}));
     Value::Object(said)
-}
-
-/// Entries for the labels that one list lacks and the other has.
-fn lacking(list: &[(i64, Value)], other: &[(i64, Value)]) -> Vec<(i64, Value)> {
-    let known: BTreeSet<i64> = list.iter().map(|(value, _)| *value).collect();
-    let values = other.iter().map(|(value, _)| *value).filter(|value| !known.contains(value));
-    values.map(|value| (value, json!({VALUE: value}))).collect()
 }
 
 /// `attributes.ome` of the group that holds an image's labels.

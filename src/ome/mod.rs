@@ -32,20 +32,15 @@ const CHANNEL_ELEMENTS_MAX: u64 = 4096;
 
 /// Refuses what a viewer would stumble over: channels without an axis, colours that are none.
 pub(crate) fn validate(config: &Config) -> Result<()> {
-    validate_version(config)?;
+    if config.ome == OmeVersion::V0_4 {
+        let reason = "an acquisition writes 0.5 or 0.6; repack makes 0.4 of it afterwards";
+        return Err(Error::config("ome", config.ome, reason));
+    }
     if config.channels.is_empty() {
         return Ok(());
     }
     channels_match_dimension(config)?;
     config.channels.iter().try_for_each(validate_channel)
-}
-
-fn validate_version(config: &Config) -> Result<()> {
-    let refuse = |reason: &str| Err(Error::config("ome", config.ome, reason));
-    match config.ome {
-        OmeVersion::V0_4 => refuse("an acquisition writes 0.5 or 0.6; repack makes 0.4 of it afterwards"),
-        _ => Ok(()),
-    }
 }
 
 fn channels_match_dimension(config: &Config) -> Result<()> {

@@ -45,7 +45,6 @@ pub(crate) fn ome_of(attributes: &Value) -> &Value {
     attributes.get("ome").unwrap_or(attributes)
 }
 
-/// The images of a group.
 pub(crate) fn images(ome: &Value) -> impl Iterator<Item = Multiscale<'_>> {
     list(ome, KEY).iter().map(Multiscale)
 }

@@ -85,11 +85,9 @@ fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
         "scale" => Ok(PixelGrid { scale: numbers()?, translation: None }),
         "translation" => Ok(PixelGrid { scale: ones, translation: Some(numbers()?) }),
         "mapAxis" if is_in_order(said, dims) => Ok(PixelGrid { scale: ones, translation: None }),
-        "affine" => {
-            of_matrix(said, dims, 1).ok_or_else(|| format!("the affine {}, which mixes axes", render_line(said)))
-        }
-        "rotation" => {
-            of_matrix(said, dims, 0).ok_or_else(|| format!("the rotation {}, which mixes axes", render_line(said)))
+        "affine" | "rotation" => {
+            let more = usize::from(kind == "affine");
+            of_matrix(said, dims, more).ok_or_else(|| format!("the {kind} {}, which mixes axes", render_line(said)))
         }
         "byDimension" => of_parts_of_axes(step, dims),
         "bijection" => of_part("forward"),
