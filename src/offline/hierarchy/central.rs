@@ -141,7 +141,6 @@ impl CentralMetadata {
         self.arrays.iter().filter_map(first).chain([self.root.join(precomputed::DOCUMENT)]).collect()
     }
 
-    /// The array of this name, if there is one.
     pub(crate) fn array(&self, name: &str) -> Result<Option<Array>> {
         if !self.arrays.iter().any(|array| array == name) {
             return Ok(None);
@@ -182,7 +181,6 @@ impl CentralMetadata {
         Ok(Some(ShardedArray { layout, folder, document, group: group.map(|group| self.group(group)).transpose()? }))
     }
 
-    /// What the group of this name says.
     pub(crate) fn group(&self, name: &str) -> Result<GroupAttributes> {
         let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
         let (name, speaker) = (name.to_owned(), Speaker::CentralMetadata);

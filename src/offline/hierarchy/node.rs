@@ -26,12 +26,10 @@ pub(crate) enum NodeKind {
 }
 
 impl Node {
-    /// The array, if it is one.
     pub(crate) fn array(&self) -> Option<&Array> {
         if let NodeKind::Array(array) = &self.kind { Some(array) } else { None }
     }
 
-    /// Why it can't be read, if that is so.
     pub(crate) fn unreadable(&self) -> Option<&Error> {
         if let NodeKind::Unreadable(error) = &self.kind { Some(error) } else { None }
     }

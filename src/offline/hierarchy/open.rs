@@ -67,10 +67,7 @@ impl Array {
 
     /// What is at `path`, where no document of an array stands.
     fn without_document(path: &Path) -> Result<Option<Self>> {
-        if document::read(&path.join(zarr2::GROUP))?.is_some() {
-            return Ok(None);
-        }
-        if CentralMetadata::at(path)?.is_some() {
+        if document::read(&path.join(zarr2::GROUP))?.is_some() || CentralMetadata::at(path)?.is_some() {
             return Ok(None);
         }
         if let Some(array) =

@@ -155,14 +155,6 @@ enum WalkPurpose {
     Tree,
 }
 
-/// What stands beside the nodes in a folder.
-enum Beside {
-    /// Nothing that was looked at; folders without documents are groups all the same.
-    Group,
-    /// What was looked at, and chunks of an array.
-    Known(Vec<PathBuf>),
-}
-
 enum FolderEntry {
     Group(GroupAttributes),
     Array(Box<ArrayNode>),
@@ -189,7 +181,7 @@ impl Walk {
         let has_documents = is_node(root)?;
         if purpose == WalkPurpose::Folder && !has_documents && CentralMetadata::at(root)?.is_none() {
             walk.visited.enter(root, 0)?;
-            walk.children(root, "", 0, &Beside::Group)?;
+            walk.children(root, "", 0, None)?;
         } else {
             // The reader's own words for what is there instead of a document.
             let elsewhere = if has_documents { None } else { Array::open_exactly(root)? };
@@ -296,7 +288,7 @@ impl Walk {
             doubles: Vec::new(),
         })))?;
         if self.purpose != WalkPurpose::Tree {
-            return if has_nodes { self.children(&path, name, depth, &Beside::Known(Vec::new())) } else { Ok(()) };
+            return if has_nodes { self.children(&path, name, depth, Some(&[])) } else { Ok(()) };
         }
         if look::is_root(&folder) { self.files(at, &folder, "", depth) } else { Ok(()) }
     }
@@ -316,7 +308,7 @@ impl Walk {
             }))?,
             Err(error) => self.broken(error, path, name)?,
         }
-        self.children(path, name, depth, &Beside::Group)
+        self.children(path, name, depth, None)
     }
 
     /// Whether a folder without a document, below a group, holds nodes all the same: readers open an array by its path
@@ -331,7 +323,7 @@ impl Walk {
         self.searched += 1;
         let found = |walk: &Self| walk.entries.len() + walk.links.len() + walk.tree.broken.len();
         let (before, unexpected, partial) = (found(self), self.tree.unexpected.len(), self.tree.partial.len());
-        self.children(path, name, depth, &Beside::Group)?;
+        self.children(path, name, depth, None)?;
         if found(self) > before {
             return Ok(true);
         }
@@ -341,22 +333,21 @@ impl Walk {
         Ok(false)
     }
 
-    /// What stands in a node's folder.
-    fn children(&mut self, path: &Path, name: &str, depth: usize, beside: &Beside) -> Result<()> {
+    /// What stands in a node's folder. `known`: what was looked at there, where other folders without documents are no
+    /// groups but may hold chunks.
+    fn children(&mut self, path: &Path, name: &str, depth: usize, known: Option<&[PathBuf]>) -> Result<()> {
         let mut children = self.list(path, name)?;
         children.sort();
         for child in children {
             let last = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if matches!(beside, Beside::Known(known) if known.contains(&child)) {
+            if known.is_some_and(|known| known.contains(&child)) {
                 continue;
             }
             let Some(is_dir) = self.is_folder(&child, &below(name, &last))? else { continue };
             if is_dir && !os::is_work(&last) {
                 let node = below(name, &last);
                 match is_node(&child) {
-                    Ok(false)
-                        if matches!(beside, Beside::Group) && self.is_implicit_group(&child, &node, depth + 1)? =>
-                    {
+                    Ok(false) if known.is_none() && self.is_implicit_group(&child, &node, depth + 1)? => {
                         continue;
                     }
                     Ok(false) => {}
@@ -423,7 +414,7 @@ impl Walk {
         }
         let mut known = central.folders();
         known.extend(central.companions());
-        self.children(path, name, depth, &Beside::Known(known))
+        self.children(path, name, depth, Some(&known))
     }
 
     /// Files below a folder that are in no array's folder.
