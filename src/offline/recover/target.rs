@@ -56,15 +56,10 @@ impl<'a> RecoveryTarget<'a> {
 
     /// What was put is on the device, for good.
     pub(super) fn settle(&self) -> Result<()> {
-        match self {
-            Self::Folder { .. } => Ok(()),
-            Self::Archive { root, archive, .. } => {
-                archive.settle().map_err(|error| Error::io("write the directory of", *root, error))
-            }
-        }
+        let Self::Archive { root, archive, .. } = self else { return Ok(()) };
+        archive.settle().map_err(|error| Error::io("write the directory of", *root, error))
     }
 
-    /// Gives a shard a new index.
     pub(super) fn write_index(&self, path: &Path, index: &NewIndex) -> Result<()> {
         let written = match self {
             Self::Folder { below, .. } => index.write(&below.open_file(path)?),
@@ -77,16 +72,10 @@ impl<'a> RecoveryTarget<'a> {
 
     /// Makes a shard that has nothing but an index.
     pub(super) fn create(&self, path: &Path, index: &NewIndex) -> Result<()> {
-        match self {
-            Self::Folder { below, .. } => index.write(&below.create_file(path)?),
-            Self::Archive { .. } => {
-                return Err(Error::unsupported(
-                    path,
-                    "can't be made in an archive, whose readers need no empty shards",
-                ));
-            }
-        }
-        .map_err(|error| Error::io("write a new index to", path, error))
+        let Self::Folder { below, .. } = self else {
+            return Err(Error::unsupported(path, "can't be made in an archive, whose readers need no empty shards"));
+        };
+        index.write(&below.create_file(path)?).map_err(|error| Error::io("write a new index to", path, error))
     }
 
     /// Gives what a shard has in some ranges back to the disk, where that is possible: they read as zeros then.
