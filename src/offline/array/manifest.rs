@@ -91,14 +91,12 @@ impl OpenRange {
 impl ChunkManifest {
     /// Reads the manifest that the document of the array in `folder` has or names.
     pub(crate) fn open(folder: &Path, value: &Value, layout: &Layout) -> Result<Self> {
-        let grid = layout.file_grid();
+        let (grid, array) = (layout.file_grid(), folder.join(zarr3::DOCUMENT));
         let mut table = ManifestReader::new(&grid);
         let origin = match value {
             Value::Object(_) => {
                 let read = (&mut table).deserialize(value);
-                read.map_err(|error| {
-                    Error::format(folder.join(zarr3::DOCUMENT), format!("the manifest: {}", Plain(error)))
-                })?;
+                read.map_err(|error| Error::format(&array, format!("the manifest: {}", Plain(error))))?;
                 "inlined".to_owned()
             }
             Value::String(path) => {
@@ -115,17 +113,17 @@ impl ChunkManifest {
                 path.clone()
             }
             other => {
-                let reason = format!(
-                    "the manifest is {}; expected its path or the manifest itself",
-                    document::render_line(other)
-                );
-                return Err(Error::format(folder.join(zarr3::DOCUMENT), reason));
+                let other = document::render_line(other);
+                return Err(Error::format(
+                    array,
+                    format!("the manifest is {other}; expected its path or the manifest itself"),
+                ));
             }
         };
         let ManifestReader { paths, mut chunks, inlined, .. } = table;
         if let Some(key) = inlined {
             let reason = format!("chunk {} of its manifest: inlined pixels are not read here", quoted(key));
-            return Err(Error::Unsupported { path: folder.join(zarr3::DOCUMENT), reason });
+            return Err(Error::unsupported(array, reason));
         }
         chunks.sort_by_key(|(chunk, _)| *chunk);
         if let Some(pair) = chunks.windows(2).find(|pair| pair[0].0 == pair[1].0) {
@@ -205,7 +203,7 @@ impl ChunkManifest {
         let path = &self.paths[reference.path as usize];
         let Some(local) = self.local(path) else {
             let reason = format!("chunk {position:?} is at {path}; only files of this machine are read here");
-            return Err(Error::Unsupported { path: self.folder.clone(), reason });
+            return Err(Error::unsupported(&self.folder, reason));
         };
         self.check_near(path, &local)?;
         let Some(file) = ShardFile::open(local)? else {
@@ -279,13 +277,11 @@ impl<'a> ManifestReader<'a> {
     }
 
     fn path(&mut self, path: String) -> u32 {
-        if let Some(&known) = self.known.get(&path) {
-            return known;
-        }
         let number = self.paths.len() as u32;
-        self.known.insert(path.clone(), number);
-        self.paths.push(path);
-        number
+        *self.known.entry(path).or_insert_with_key(|path| {
+            self.paths.push(path.clone());
+            number
+        })
     }
 }
 
