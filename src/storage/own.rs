@@ -33,7 +33,6 @@ impl OwnStorage {
         Ok(Self { storage, name, keep, put: Mutex::default() })
     }
 
-    /// The storage itself.
     pub(crate) fn inner(&self) -> &dyn Storage {
         &*self.storage
     }

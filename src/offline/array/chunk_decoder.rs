@@ -10,7 +10,6 @@ use crate::format::index::table::{Table, TableLayout};
 use crate::format::layout::in_order;
 use crate::geometry::{for_each_position, linear};
 
-/// Bytes of the checksum behind a chunk.
 const CHECKSUM_BYTES: usize = 4;
 
 /// Decodes chunks of one array into elements in C order, lowest byte first.

@@ -36,7 +36,6 @@ impl Array {
         Ok(found)
     }
 
-    /// The files that are there, with their positions.
     pub(crate) fn files(&self) -> Result<Vec<FileAt>> {
         let (found, hidden) = self.files_and_hidden()?;
         hidden.into_iter().next().map_or(Ok(found), Err)

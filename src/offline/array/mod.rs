@@ -51,9 +51,7 @@ use shard_file::ShardFile;
 /// ```
 pub struct Array {
     path: PathBuf,
-    /// The folder that the names of its files start from.
     folder: PathBuf,
-    /// The file that says what the array is like.
     document: PathBuf,
     metadata: Metadata,
     manifest: Option<ChunkManifest>,

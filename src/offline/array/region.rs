@@ -30,15 +30,11 @@ impl Area<'_> {
         last - (1..=last).rev().take_while(|&dim| whole(dim)).count()
     }
 
-    /// Bytes of one step along the split dimension.
-    fn unit_bytes(&self, split: usize) -> usize {
-        self.extent[split + 1..].iter().product::<u64>() as usize * self.element_bytes
-    }
-
     /// Deals the memory of the area out to its chunks, in C order of the chunks.
     pub(crate) fn deal<'out>(&self, mut out: &'out mut [u8]) -> Vec<Rows<'out>> {
         let split = self.split();
-        let unit = self.unit_bytes(split);
+        // Bytes of one step along that dimension.
+        let unit = self.extent[split + 1..].iter().product::<u64>() as usize * self.element_bytes;
         let (first, counts) = cells(self.origin, self.extent, self.chunk);
         let mut chunks = Vec::new();
         for_each_position(&first, &counts, |chunk| {

@@ -24,7 +24,6 @@ pub(crate) struct ShardFile {
     /// Where it begins, if it is a part of an archive.
     at: u64,
     len: u64,
-    /// Its length in the file system, where it is compressed as a whole.
     packed_len: Option<u64>,
     disk_bytes: u64,
     /// The part of it that is meant, if a manifest names no more.
@@ -52,7 +51,7 @@ impl ShardFile {
         if packing != GZIP {
             let reason =
                 format!("is compressed with {packing}, which is not read here; files of chunks may be raw or {GZIP}");
-            return Err(Error::Unsupported { path, reason });
+            return Err(Error::unsupported(path, reason));
         }
         let mut encoded = Vec::new();
         packed.read(packed.whole(), &mut encoded)?;
@@ -76,7 +75,6 @@ impl ShardFile {
         &self.file
     }
 
-    /// Where it begins in [`file`](Self::file).
     pub(crate) fn start(&self) -> u64 {
         self.at
     }
@@ -91,7 +89,7 @@ impl ShardFile {
         self.len
     }
 
-    /// Its length in the file system.
+    /// Its length in the file system, which is another one where it is compressed as a whole.
     pub(crate) fn stored_len(&self) -> u64 {
         self.packed_len.unwrap_or(self.len)
     }
@@ -111,7 +109,6 @@ impl ShardFile {
         Self { part: Some(part), ..self }
     }
 
-    /// Whether a part of the file is meant, rather than all of it.
     pub(crate) fn is_part(&self) -> bool {
         self.part.is_some()
     }

@@ -111,7 +111,6 @@ impl<'a> ImagePlan<'a> {
         shape
     }
 
-    /// Puts the blocks of frame numbers in their places.
     pub(super) fn write_records(&self, root: &Path, tree: &Tree, target: &RecoveryTarget) -> Result<()> {
         let Some(records) = FrameNumbers::of(tree, &self.image)?.filter(|_| !self.record_blocks.is_empty()) else {
             return Ok(());

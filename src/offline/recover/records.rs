@@ -185,7 +185,7 @@ impl<'a> FrameNumbers<'a> {
         (0..self.block_frames() as usize).zip(start..).map(number).collect()
     }
 
-    /// The bytes of a block as it should be, and its key below the array's folder.
+    /// The bytes of a block as it should be.
     pub(super) fn mended(&self, block: u64, frames: &KnownFrames) -> Result<Vec<u8>> {
         let mut worker = self.array.worker()?;
         let before = self.block(&mut worker, block)?;

@@ -461,7 +461,6 @@ impl NewIndex {
         file.sync_data()
     }
 
-    /// How long the shard becomes.
     pub(super) fn file_end(&self) -> u64 {
         self.index.file_end()
     }

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use crate::fs::system::{self, FileExt};
 use crate::fs::{attributes, create_new, hidden};
 
-/// A place for files.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// Begins a file that is to take the name `path`, whose folder is there.
     fn draft(&self, path: &Path) -> io::Result<Box<dyn Draft>>;
@@ -57,7 +56,6 @@ pub(super) fn replace(
     path.parent().map_or(Ok(()), |parent| disk.sync_folder(parent))
 }
 
-/// Replaces a file by one that holds `bytes`.
 pub(super) fn put(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(disk, path, |draft| draft.write_at(bytes, 0))
 }

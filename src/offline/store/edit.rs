@@ -156,7 +156,6 @@ impl Store {
         Ok(editing.lock().unpoisoned())
     }
 
-    /// Gives keys new values, or takes them away.
     fn change<'k>(
         &self,
         editing: &mut Editing,

@@ -27,7 +27,6 @@ pub(super) struct Lister<'a> {
 }
 
 impl Lister<'_> {
-    /// All keys that start with `prefix`, in order.
     pub(super) fn list_prefix(&self, prefix: &str) -> Result<Vec<String>> {
         let mut keys = Vec::new();
         self.walk("", prefix, 0, &mut HashSet::new(), &mut keys)?;
@@ -41,7 +40,6 @@ impl Lister<'_> {
         Ok(keys)
     }
 
-    /// What follows right after `prefix`.
     pub(super) fn list_dir(&self, prefix: &str) -> Result<Listing> {
         let mut keys = BTreeSet::new();
         let mut prefixes = BTreeSet::new();

@@ -141,7 +141,6 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         Ok(false)
     }
 
-    /// The header of a chunk as it was.
     fn old_header(&self, chunk: u64) -> Result<Option<SlotHeader>> {
         let (Some(owner), Some(old)) = (&self.view.owner, &self.old) else { return Ok(None) };
         let at = old.chunks.get(&chunk).and_then(|range| range.offset.checked_sub(HEADER));
@@ -207,7 +206,6 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         }
     }
 
-    /// Makes the headers of the new chunks.
     fn make_headers(&self, pieces: &mut [NewChunk<'v>]) -> Result<()> {
         let mut other = None;
         for piece in pieces.iter_mut().filter(|_| self.headed) {
@@ -284,7 +282,6 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         index.parts().try_for_each(|(at, part)| draft.write_at(part, at))
     }
 
-    /// The index of the new file.
     fn index(&self, pieces: &[NewChunk<'v>]) -> Result<Encoded> {
         let header_bytes = self.header_bytes();
         let entries = pieces.iter().map(|piece| (piece.chunk, (piece.at + header_bytes, piece.nbytes)));

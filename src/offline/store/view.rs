@@ -78,7 +78,6 @@ impl ArrayViews {
         ends.filter_map(|end| Some((self.by_base.get(&key[..end])?, &key[end..])))
     }
 
-    /// The array that has this document.
     pub(super) fn of_document(&self, key: &str) -> Option<&ArrayView> {
         self.by_base.get(self.bases.get(key)?)
     }
@@ -126,7 +125,6 @@ impl ArrayView {
         keys.is_misspelt(key, dims) || (is_among_shards && keys.position(key, dims).is_none())
     }
 
-    /// Whether the array has a chunk at this place.
     pub(super) fn covers(&self, place: &ChunkAddress) -> bool {
         self.layout.chunk_at(&place.shard, place.chunk).is_some_and(|chunk| self.layout.has_chunk(&chunk))
     }

@@ -80,7 +80,6 @@ impl ShardCheck<'_> {
         self.check.find(Severity::Damage, self.file.path(), chunk, what);
     }
 
-    /// Checks it.
     pub(super) fn check(&self) -> Result<()> {
         if self.array.layout().has_index() { self.sharded() } else { self.whole() }
     }
@@ -267,7 +266,6 @@ impl ShardCheck<'_> {
         Ok(Before::Header(Came::of(&header)))
     }
 
-    /// Notes which frames the chunks hold.
     fn note_frames(&self, entries: &[(u64, Range)], before: &[Before]) {
         let Some(gathering) = self.gathering else { return };
         let mut layers = gathering.lock().unpoisoned();

@@ -63,7 +63,6 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) archive: [u8; 16],
-    /// The file's length.
     pub(super) end: u64,
     /// Where the directory stands that is in the file, what it names, and the comment behind it.
     pub(super) directory: Range<u64>,
