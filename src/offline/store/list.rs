@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 
-use super::view::{ArrayView, ArrayViews, files, folders};
+use super::view::{ArrayView, ArrayViews, listed};
 use crate::error::{Error, Result};
 use crate::fs::Identity;
 use crate::fs::look::DEPTH_MAX;
@@ -45,10 +45,9 @@ impl Lister<'_> {
         let mut prefixes = BTreeSet::new();
         let folder = self.root.join(prefix);
         if folder.is_dir() {
-            keys.extend(
-                files(&folder)?.into_iter().map(|name| format!("{prefix}{name}")).filter(|key| !self.is_shard(key)),
-            );
-            let below = folders(&folder)?.into_iter().map(|name| format!("{prefix}{name}/"));
+            let (files, folders) = listed(&folder)?;
+            keys.extend(files.iter().map(|name| format!("{prefix}{name}")).filter(|key| !self.is_shard(key)));
+            let below = folders.iter().map(|name| format!("{prefix}{name}/"));
             prefixes.extend(below.filter(|folder| !self.is_of_shards(folder)));
         }
         for view in self.views.all() {
@@ -76,9 +75,9 @@ impl Lister<'_> {
     }
 
     fn shards_below(&self, view: &ArrayView, below: &str, depth: usize, found: &mut Vec<Vec<u64>>) -> Result<()> {
-        let folder = self.root.join(format!("{}{below}", view.base));
-        found.extend(files(&folder)?.iter().filter_map(|name| view.layout.file_position(&format!("{below}{name}"))));
-        for name in folders(&folder)? {
+        let (files, folders) = listed(&self.root.join(format!("{}{below}", view.base)))?;
+        found.extend(files.iter().filter_map(|name| view.layout.file_position(&format!("{below}{name}"))));
+        for name in folders {
             let below = format!("{below}{name}/");
             if depth < DEPTH_MAX && view.has_folder(&below) {
                 self.shards_below(view, &below, depth + 1, found)?;
@@ -122,9 +121,10 @@ impl Lister<'_> {
         if depth > DEPTH_MAX || !visited.insert(Identity::from(&metadata)) {
             return Ok(());
         }
-        let names = files(&path)?.into_iter().map(|name| format!("{folder}{name}"));
+        let (files, folders) = listed(&path)?;
+        let names = files.iter().map(|name| format!("{folder}{name}"));
         keys.extend(names.filter(|key| key.starts_with(prefix) && !self.is_shard(key)));
-        for name in folders(&path)? {
+        for name in folders {
             let below = format!("{folder}{name}/");
             let leads = below.starts_with(prefix) || prefix.starts_with(&below);
             if leads && !self.is_of_shards(&below) {

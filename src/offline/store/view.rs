@@ -267,36 +267,29 @@ fn zarr3_attributes(key: String, document: &Value) -> WriterAttributes {
     WriterAttributes { document: key, pointer: NodeFormat::Zarr3.attributes().1, value }
 }
 
-fn list(path: &Path, is_folder: bool) -> Result<Vec<String>> {
+/// The names of the files in a folder that are part of the dataset, and of the folders in it; none if it is not there.
+/// Whoever reads a file is told of a link that leads nowhere, and of a pipe.
+pub(super) fn listed(path: &Path) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
     if !look::is_folder(path) {
-        return links::refuse_dangling(path).map(|()| Vec::new());
+        return links::refuse_dangling(path).map(|()| (files, folders));
     }
-    let mut found = Vec::new();
     for entry in look::list(path)? {
         // What is not text is no key, and what is hidden is work in progress, but for the documents of Zarr v2.
         let Some(name) = entry.file_name().and_then(|name| name.to_str()) else { continue };
-        if !super::keys::is_hidden(name) && look::is_folder_for_sure(&entry)? == is_folder {
+        if !super::keys::is_hidden(name) {
+            let found = if look::is_folder_for_sure(&entry)? { &mut folders } else { &mut files };
             found.push(name.to_owned());
         }
     }
-    found.sort();
-    Ok(found)
-}
-
-/// The names of the folders in a folder; none if it is not there.
-pub(super) fn folders(path: &Path) -> Result<Vec<String>> {
-    list(path, true)
-}
-
-/// The names of the files in a folder that are part of the dataset. Whoever reads one is told of a link that leads
-/// nowhere, and of a pipe.
-pub(super) fn files(path: &Path) -> Result<Vec<String>> {
-    list(path, false)
+    files.sort();
+    folders.sort();
+    Ok((files, folders))
 }
 
 /// Refuses a folder in which there is something, and no dataset: it is somebody's who does not know of this store.
 pub(super) fn refuse_no_dataset(root: &Path) -> Result<()> {
-    let is_empty = || Ok::<_, Error>(files(root)?.is_empty() && folders(root)?.is_empty());
+    let is_empty = || listed(root).map(|(files, folders)| files.is_empty() && folders.is_empty());
     if is_dataset(root) || is_empty()? || !walk::all_nodes(root)?.is_empty() {
         return Ok(());
     }
