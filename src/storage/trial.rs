@@ -4,6 +4,7 @@
 //! system, the kernel, the device and the machine around it; on one and the same computer it can differ by a factor of
 //! five from one folder to the next. No table knows that, but a tenth of a second of trying does.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -34,15 +35,14 @@ const WORTH_OF_MEMORY: f64 = 0.8;
 /// What can be tried: all but to leave the choice.
 const WAYS: &[StorageKind] = StorageKind::ALL.split_at(1).1;
 
-/// What a trial found out.
-#[derive(Debug, Clone)]
-struct Rates(Vec<(StorageKind, f64)>);
+/// What a trial found out: bytes a second.
+type Rates = Vec<(StorageKind, f64)>;
 
 /// What a trial depends on: the device, whether it is synced, bytes a write.
 type Conditions = (u64, bool, u64);
 
 /// What was found out before: a process that starts many runs tries once.
-static KNOWN: Mutex<Vec<(Conditions, Rates)>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<BTreeMap<Conditions, Rates>> = Mutex::new(BTreeMap::new());
 
 /// What is known beforehand of how a run will write.
 #[derive(Debug)]
@@ -82,8 +82,8 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(S
     let piece = run.piece();
     let key = (Identity::at(folder)?.device, sync, piece);
     let mut known = KNOWN.lock().unpoisoned();
-    let rates = match known.iter().find(|(of, _)| *of == key) {
-        Some((_, rates)) => rates.clone(),
+    let rates = match known.get(&key) {
+        Some(rates) => rates.clone(),
         None => {
             // A map kills the process when its device goes away: it is nothing to choose for others.
             let rates = try_accesses(
@@ -94,12 +94,12 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(S
                 TRIAL_BYTES,
                 TRIAL_TIME,
             )?;
-            known.push((key, rates.clone()));
+            known.insert(key, rates.clone());
             rates
         }
     };
     drop(known);
-    Ok(rates.best())
+    Ok(best(&rates))
 }
 
 /// How many bytes per second a storage takes, and who is at work meanwhile.
@@ -121,9 +121,7 @@ pub(crate) fn speed(folder: &Path, way: StorageKind, run: &Expected, sync: bool)
     }
     let key = (Identity::at(folder)?.device, sync, piece);
     let known = KNOWN.lock().unpoisoned();
-    let of_key = known.iter().position(|(of, _)| *of == key);
-    let rates = of_key.map_or(&[][..], |at| &known[at].1.0);
-    if let Some((_, rate)) = rates.iter().find(|(of, _)| *of == way) {
+    if let Some((_, rate)) = known.get(&key).into_iter().flatten().find(|(of, _)| *of == way) {
         return Ok(Some(StorageSpeed::Device(*rate)));
     }
     // Not added to what is known: from that, others choose.
@@ -166,8 +164,7 @@ pub fn storage_rates(folder: &Path, trial: &StorageTrial) -> Result<Vec<(Storage
     }
     let piece = write_bytes.next_multiple_of(PAGE).max(PAGE);
     let rates = try_accesses(WAYS, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
-    let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
-    Ok(rates.0)
+    rates.map_err(|error| Error::io("try to write in", folder, error))
 }
 
 /// Bytes per second in each of the ways that is possible and safe in `folder`.
@@ -192,20 +189,18 @@ fn try_accesses(
             rates.push((way, rate));
         }
     }
-    Ok(Rates(rates))
+    Ok(rates)
 }
 
-impl Rates {
-    /// The way to take, and why.
-    fn best(&self) -> (StorageKind, String) {
-        let worth =
-            |&(way, rate): &(StorageKind, f64)| if way == StorageKind::Direct { rate / WORTH_OF_MEMORY } else { rate };
-        let Some(&(best, _)) = self.0.iter().max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
-            return (StorageKind::Buffered, "nothing else is possible here".to_owned());
-        };
-        let tried: Vec<_> = self.0.iter().map(|(way, rate)| format!("{} {:.2}", way.name(), rate / 1e9)).collect();
-        (best, format!("GB/s in a trial: {}", tried.join(", ")))
-    }
+/// The way to take, and why.
+fn best(rates: &[(StorageKind, f64)]) -> (StorageKind, String) {
+    let worth =
+        |&(way, rate): &(StorageKind, f64)| if way == StorageKind::Direct { rate / WORTH_OF_MEMORY } else { rate };
+    let Some(&(best, _)) = rates.iter().max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
+        return (StorageKind::Buffered, "nothing else is possible here".to_owned());
+    };
+    let tried: Vec<_> = rates.iter().map(|(way, rate)| format!("{} {:.2}", way.name(), rate / 1e9)).collect();
+    (best, format!("GB/s in a trial: {}", tried.join(", ")))
 }
 
 /// Bytes per second in one way; `None` where it turns out not to be possible.
@@ -266,22 +261,18 @@ fn write_piece(blob: &dyn Blob, map: Option<&Mapped>, at: u64, piece: &[u8]) -> 
 mod tests {
     use super::*;
 
-    fn best(rates: &[(StorageKind, f64)]) -> StorageKind {
-        Rates(rates.to_vec()).best().0
-    }
-
     #[test]
     fn the_fastest_way_wins_and_direct_a_close_race() {
-        assert_eq!(best(&[(StorageKind::Buffered, 2e9), (StorageKind::Direct, 1.5e9)]), StorageKind::Buffered);
-        assert_eq!(best(&[(StorageKind::Buffered, 2e9), (StorageKind::Direct, 1.7e9)]), StorageKind::Direct);
-        assert_eq!(best(&[]), StorageKind::Buffered);
+        assert_eq!(best(&[(StorageKind::Buffered, 2e9), (StorageKind::Direct, 1.5e9)]).0, StorageKind::Buffered);
+        assert_eq!(best(&[(StorageKind::Buffered, 2e9), (StorageKind::Direct, 1.7e9)]).0, StorageKind::Direct);
+        assert_eq!(best(&[]).0, StorageKind::Buffered);
     }
 
     #[test]
     fn a_trial_measures_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let rates = try_accesses(WAYS, folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
-        assert!(rates.0.iter().any(|&(way, rate)| way == StorageKind::Buffered && rate > 0.0), "{rates:?}");
+        assert!(rates.iter().any(|&(way, rate)| way == StorageKind::Buffered && rate > 0.0), "{rates:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }
