@@ -122,10 +122,7 @@ impl<'a> Multiscale<'a> {
     }
 
     /// The transformations from the elements of a level to the coordinates of the image, in their order.
-    pub(super) fn ways<'b>(self, level: Dataset<'b>) -> Result<Vec<&'b Value>, String>
-    where
-        'a: 'b,
-    {
+    pub(super) fn ways(self, level: Dataset<'a>) -> Result<Vec<&'a Value>, String> {
         Ok(self.ways_of_one(level)?.into_iter().chain(self.ways_of_all()).collect())
     }
 
@@ -135,10 +132,7 @@ impl<'a> Multiscale<'a> {
     }
 
     /// Those that lead from the elements of a level on, from system to system.
-    fn ways_of_one<'b>(self, level: Dataset<'b>) -> Result<Vec<&'b Value>, String>
-    where
-        'a: 'b,
-    {
+    fn ways_of_one(self, level: Dataset<'a>) -> Result<Vec<&'a Value>, String> {
         let mut ways = self.own_ways(level);
         let of_all = list(self.0, TRANSFORMATIONS);
         if let Some(output) = self.output() {
@@ -168,10 +162,7 @@ impl<'a> Multiscale<'a> {
     }
 
     /// Those that begin at a level's array: its own, or one of all levels that says so.
-    fn own_ways<'b>(self, level: Dataset<'b>) -> Vec<&'b Value>
-    where
-        'a: 'b,
-    {
+    fn own_ways(self, level: Dataset<'a>) -> Vec<&'a Value> {
         let own = list(level.0, TRANSFORMATIONS);
         let begins = |way: &&Value| {
             let path = way["input"].as_str().or_else(|| way["input"]["path"].as_str());
