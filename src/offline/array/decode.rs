@@ -98,7 +98,7 @@ impl Array {
     }
 
     fn unpack(&self, worker: &mut DecodeWorker, chunk: &[u64]) -> Result<()> {
-        match self.expansion(chunk) {
+        match self.layout().expansion(chunk) {
             Some(expansion) => self.decode_cut(worker, &expansion)?,
             None => worker.decoder.decode(&worker.encoded, &mut worker.raw)?,
         }
@@ -140,11 +140,6 @@ impl Array {
             true => Err(Error::codec("slot header", "its bytes are not those that its slot header was written for")),
             false => Ok(false),
         }
-    }
-
-    /// How the stored form of a chunk becomes the array's; `None` where it is it already.
-    pub(crate) fn expansion(&self, chunk: &[u64]) -> Option<Expansion> {
-        self.layout().expansion(chunk)
     }
 
     /// Decodes a chunk that is stored otherwise than as a whole one of the array.

@@ -90,7 +90,7 @@ impl Change {
         encoded_chunk.used = 0;
         // Where nothing is defined, the fill value must be written like any other.
         if to.is_fill_undefined || !cut.chunks_exact(element).all(|pixel| pixel == to.fill) {
-            match self.target.expansion(at) {
+            match self.target.layout().expansion(at) {
                 None => self.encode(encoder, cut, encoded_chunk)?,
                 Some(expansion) => {
                     stored.resize(expansion.bytes(element), 0);
@@ -117,7 +117,7 @@ impl Change {
         file.read(range, encoded)?;
         let element = self.target.dtype().size();
         let whole = self.target.metadata().chunk_bytes();
-        let bytes = self.target.expansion(at).map_or(whole, |expansion| expansion.bytes(element));
+        let bytes = self.target.layout().expansion(at).map_or(whole, |expansion| expansion.bytes(element));
         cut.resize(bytes, 0);
         let decoder = match partial {
             _ if bytes == whole => target,
