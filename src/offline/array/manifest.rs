@@ -92,7 +92,7 @@ impl ChunkManifest {
     /// Reads the manifest that the document of the array in `folder` has or names.
     pub(crate) fn open(folder: &Path, value: &Value, layout: &Layout) -> Result<Self> {
         let (grid, array) = (layout.file_grid(), folder.join(zarr3::DOCUMENT));
-        let mut table = ManifestReader::new(&grid);
+        let mut table = ManifestReader { grid: &grid, ..ManifestReader::default() };
         let origin = match value {
             Value::Object(_) => {
                 let read = (&mut table).deserialize(value);
@@ -251,6 +251,7 @@ fn unescape(text: &str) -> Option<String> {
 
 /// What becomes of a manifest while it is read: entry by entry, since as a tree of values it would take many times its
 /// size.
+#[derive(Default)]
 struct ManifestReader<'a> {
     grid: &'a [u64],
     paths: Vec<String>,
@@ -260,11 +261,7 @@ struct ManifestReader<'a> {
     inlined: Option<String>,
 }
 
-impl<'a> ManifestReader<'a> {
-    fn new(grid: &'a [u64]) -> Self {
-        Self { grid, paths: Vec::new(), known: HashMap::new(), chunks: Vec::new(), inlined: None }
-    }
-
+impl ManifestReader<'_> {
     /// The chunk's number, from a key such as `0.1.2`, `0/1/2` or `c/0/1/2`.
     fn chunk(&self, key: &str) -> Option<u64> {
         let numbers = key.strip_prefix("c/").or_else(|| key.strip_prefix("c.")).unwrap_or(key);
@@ -326,7 +323,7 @@ mod tests {
 
     #[test]
     fn keys_of_every_spelling_name_a_chunk_of_the_grid() {
-        let table = ManifestReader::new(&[2, 3]);
+        let table = ManifestReader { grid: &[2, 3], ..ManifestReader::default() };
         for key in ["1.2", "1/2", "c/1/2", "c.1.2"] {
             assert_eq!(table.chunk(key), Some(5), "{key}");
         }

@@ -183,23 +183,17 @@ impl CentralMetadata {
 
     pub(crate) fn group(&self, name: &str) -> Result<GroupAttributes> {
         let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
+        let (attributes, document, pointer, image) = match (&self.info, &self.arrays[..]) {
+            (Some(info), [first, ..]) => {
+                (precomputed::attributes(info), self.root.join(precomputed::DOCUMENT), "", first.clone())
+            }
+            _ => {
+                let document = zarr3_draft::group_document(&self.root, name);
+                let attributes = document::read(&document)?.and_then(|document| document.get("attributes").cloned());
+                (attributes.unwrap_or_else(|| json!({})), document, "/attributes", below(name, "0"))
+            }
+        };
         let (name, speaker) = (name.to_owned(), Speaker::CentralMetadata);
-        if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
-            let (attributes, document) = (precomputed::attributes(info), self.root.join(precomputed::DOCUMENT));
-            return Ok(GroupAttributes {
-                name,
-                path,
-                attributes,
-                document,
-                pointer: "",
-                image: first.clone(),
-                speaker,
-            });
-        }
-        let document = zarr3_draft::group_document(&self.root, &name);
-        let attributes = document::read(&document)?.and_then(|document| document.get("attributes").cloned());
-        let attributes = attributes.unwrap_or_else(|| json!({}));
-        let (pointer, image) = ("/attributes", below(&name, "0"));
         Ok(GroupAttributes { name, path, attributes, document, pointer, image, speaker })
     }
 
