@@ -5,23 +5,21 @@ use super::shard::RecoveredSums;
 use super::source::WrittenImage;
 use crate::error::{Error, Result};
 use crate::format;
-use crate::offline::hierarchy::walk::Tree;
 use crate::offline::layers::FoundRanges;
 use crate::offline::ranges::Ranges;
 
 /// `sums`: of all chunks whose headers are whole. `lost`: frames of which files are not there that were.
 pub(super) fn count(
-    tree: &Tree,
+    records: Option<&FrameNumbers>,
     image: &WrittenImage,
     found: FoundRanges,
     sums: &RecoveredSums,
     lost: &Ranges,
 ) -> Result<KnownFrames> {
     let WrittenImage { own, map, .. } = image;
-    let records = FrameNumbers::of(tree, image)?;
-    let said = records.as_ref().map(FrameNumbers::read).transpose()?.unwrap_or_default();
+    let said = records.map(FrameNumbers::read).transpose()?.unwrap_or_default();
     // Of an array that grows, the documents said as it went how far it had come.
-    let recorded = records.as_ref().filter(|_| own.unbounded).map(FrameNumbers::frames);
+    let recorded = records.filter(|_| own.unbounded).map(FrameNumbers::frames);
     // Frames whose chunks are lost came all the same, and are missing.
     let came_end = said.came.iter().last().map(|range| range.end);
     let end = [Some(sums.frames_end), own.frames, recorded, came_end].into_iter().flatten().max().unwrap_or(0);

@@ -39,6 +39,7 @@ pub(super) struct ImagePlan<'a> {
     pub(super) sums: RecoveredSums,
     /// What no slot header brings back.
     lost: Option<String>,
+    records: Option<FrameNumbers<'a>>,
     /// Blocks of frame numbers that are to be written.
     record_blocks: Vec<u64>,
 }
@@ -51,7 +52,12 @@ struct RecoveredPart {
 }
 
 impl<'a> ImagePlan<'a> {
-    pub(super) fn new(root: &Path, tree: &Tree, image: WrittenImage<'a>, counters: &ProgressCounters) -> Result<Self> {
+    pub(super) fn new(
+        root: &Path,
+        tree: &'a Tree,
+        image: WrittenImage<'a>,
+        counters: &ProgressCounters,
+    ) -> Result<Self> {
         let groups = groups(&image.node.files, &image.map);
         let budget = Budget::new();
         let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, counters));
@@ -65,12 +71,13 @@ impl<'a> ImagePlan<'a> {
         // Where an index can't be read, that is to be mended first.
         let lost = array.lost_of(sums.chunks).and_then(|_| array.lost().ok().flatten());
         let gone = lost.as_ref().and_then(|lost| lost.frames(&image.map)).unwrap_or_default();
-        let frames = count::count(tree, &image, found.ranges(), &sums, &gone)?;
+        let records = FrameNumbers::of(tree, &image)?;
+        let frames = count::count(records.as_ref(), &image, found.ranges(), &sums, &gone)?;
         changed.sort_by(|a, b| a.path.cmp(&b.path));
         let lost = lost.map(|lost| lost.to_string());
-        let mut plan = Self { image, changed, frames, sums, lost, record_blocks: Vec::new() };
+        let mut plan = Self { image, changed, frames, sums, lost, records, record_blocks: Vec::new() };
         // As recovery finds a dataset, it may have no records at all: then there is nothing to mend.
-        if let Some(records) = FrameNumbers::of(tree, &plan.image)?.filter(|_| plan.is_incomplete()) {
+        if let Some(records) = plan.records.as_ref().filter(|_| plan.is_incomplete()) {
             plan.record_blocks = records.wrong_blocks(&plan.frames)?;
         }
         plan.complete();
@@ -111,10 +118,8 @@ impl<'a> ImagePlan<'a> {
         shape
     }
 
-    pub(super) fn write_records(&self, root: &Path, tree: &Tree, target: &RecoveryTarget) -> Result<()> {
-        let Some(records) = FrameNumbers::of(tree, &self.image)?.filter(|_| !self.record_blocks.is_empty()) else {
-            return Ok(());
-        };
+    pub(super) fn write_records(&self, root: &Path, target: &RecoveryTarget) -> Result<()> {
+        let Some(records) = &self.records else { return Ok(()) };
         for &block in &self.record_blocks {
             target.put(&name(root, &records.path(block)), &records.mended(block, &self.frames)?)?;
         }
@@ -122,14 +127,14 @@ impl<'a> ImagePlan<'a> {
     }
 
     /// How many bytes the changes of its files take at most.
-    pub(super) fn bytes_needed(&self, tree: &Tree) -> Result<u64> {
+    pub(super) fn bytes_needed(&self) -> u64 {
         let table = self.image.node.array.layout().table();
         let index = |chunks: u64| table.as_ref().map_or(24 * chunks, |table| table.bytes());
         let is_written = |action: &Action| matches!(action, Action::NewIndex | Action::Empty | Action::Create);
         let indexes = self.changed.iter().filter(|shard| is_written(&shard.action));
         let indexes = indexes.map(|shard| blocks(index(shard.chunks)) + BLOCK_BYTES).sum::<u64>();
-        let block = FrameNumbers::of(tree, &self.image)?.map_or(0, |records| blocks(records.block_bytes()));
-        Ok(indexes + (block + BLOCK_BYTES) * self.record_blocks.len() as u64)
+        let block = self.records.as_ref().map_or(0, |records| blocks(records.block_bytes()));
+        indexes + (block + BLOCK_BYTES) * self.record_blocks.len() as u64
     }
 
     /// Gives back to the disk what is in no chunk, nor in any index: a writer has reserved its shards as a whole. Best
@@ -166,9 +171,9 @@ impl<'a> ImagePlan<'a> {
     }
 
     /// The files of records that are written, below the root.
-    pub(super) fn record_files(&self, root: &Path, tree: &Tree) -> Vec<String> {
-        let Ok(Some(records)) = FrameNumbers::of(tree, &self.image) else { return Vec::new() };
-        self.record_blocks.iter().map(|&block| name(root, &records.path(block))).collect()
+    pub(super) fn record_files(&self, root: &Path) -> Vec<String> {
+        let file = |block: &u64| Some(name(root, &self.records.as_ref()?.path(*block)));
+        self.record_blocks.iter().filter_map(file).collect()
     }
 
     pub(super) fn report(&self, root: &Path) -> ImageRecovered {

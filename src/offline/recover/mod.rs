@@ -212,7 +212,7 @@ struct RecoveryPlan<'a> {
 
 fn plan<'a>(
     root: &Path,
-    tree: &Tree,
+    tree: &'a Tree,
     images: Vec<WrittenImage<'a>>,
     counters: &ProgressCounters,
 ) -> Result<RecoveryPlan<'a>> {
@@ -248,34 +248,31 @@ impl RecoveryPlan<'_> {
     fn apply(&self, target: RecoveryTarget, root: &Path, tree: &Tree) -> Result<()> {
         // All of it is refused before any of it is changed.
         let keys = self.documents.iter().map(|change| change.key.clone());
-        let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
+        let records = self.images.iter().flat_map(|image| image.record_files(root));
         keys.chain(records).try_for_each(|key| target.check(&key))?;
         // They never counted for anything, and what a writer keeps for its documents when the disk is full is one of
         // them.
         tree.partial.iter().try_for_each(|path| target.remove(path))?;
-        let needed = self.bytes_needed(tree)?;
+        let needed = self.bytes_needed();
         if target.free_bytes().is_some_and(|free| free < needed) {
             self.images.iter().for_each(|image| image.make_room(root, &target));
         }
-        let done = self.change(&target, root, tree);
+        let done = self.change(&target, root);
         let groups: Vec<&str> = tree.groups.iter().map(|group| group.name.as_str()).collect();
         let done = done.and_then(|()| target.finish(&groups));
         done.map_err(|error| how_to_go_on(error, needed, target.free_bytes()))
     }
 
     /// How many bytes the changes take at most, for a while or for good.
-    fn bytes_needed(&self, tree: &Tree) -> Result<u64> {
+    fn bytes_needed(&self) -> u64 {
         // In an archive a header stands before each.
         let documents = self.documents.iter().map(|change| blocks(change.bytes.len() as u64) + BLOCK_BYTES);
-        let images = self.images.iter().map(|image| image.bytes_needed(tree)).sum::<Result<u64>>()?;
-        Ok(documents.sum::<u64>() + images)
+        documents.chain(self.images.iter().map(ImagePlan::bytes_needed)).sum()
     }
 
-    fn change(&self, target: &RecoveryTarget, root: &Path, tree: &Tree) -> Result<()> {
+    fn change(&self, target: &RecoveryTarget, root: &Path) -> Result<()> {
         self.documents.iter().try_for_each(|change| target.put(&change.key, &change.bytes))?;
-        for image in &self.images {
-            image.write_records(root, tree, target)?;
-        }
+        self.images.iter().try_for_each(|image| image.write_records(root, target))?;
         target.settle()?;
         // Shards don't depend on each other.
         let mut images = self.images.iter();
@@ -284,7 +281,7 @@ impl RecoveryPlan<'_> {
 
     fn report(&self, root: &Path, tree: &Tree, applied: bool) -> Recovery {
         let documents = self.documents.iter().map(|change| change.key.clone());
-        let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
+        let records = self.images.iter().flat_map(|image| image.record_files(root));
         let documents = documents.chain(records).collect();
         let replaced = replaced(root, tree);
         Recovery {
