@@ -72,8 +72,7 @@ impl Index {
             let reason = format!("{} bytes are too few for a shard's head of {head_bytes} bytes", file.len());
             return Err(Error::format(file.path(), reason));
         }
-        let mut head = Vec::new();
-        file.read(Range { offset: 0, nbytes: head_bytes }, &mut head)?;
+        let head = file.bytes(Range { offset: 0, nbytes: head_bytes })?;
         let parts = vec![Range { offset: 0, nbytes: head_bytes }];
         let (entries, wrong, broken) = Default::default();
         let found = Minishards { shards: shards.clone(), entries, wrong, broken, parts };

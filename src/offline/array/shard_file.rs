@@ -53,8 +53,7 @@ impl ShardFile {
                 format!("is compressed with {packing}, which is not read here; files of chunks may be raw or {GZIP}");
             return Err(Error::unsupported(path, reason));
         }
-        let mut encoded = Vec::new();
-        packed.read(packed.whole(), &mut encoded)?;
+        let encoded = packed.bytes(packed.whole())?;
         let mut bytes = Vec::new();
         memory::resize(&mut bytes, bytes_max).map_err(|reason| Error::format(&path, reason))?;
         let length = codec::gunzip(&encoded, &mut bytes).map_err(|error| Error::format(&path, error.to_string()))?;
@@ -125,8 +124,7 @@ impl ShardFile {
             let reason = format!("{} bytes are too few for a shard's index of {} bytes", shard.nbytes, layout.bytes());
             return Err(Error::format(&self.path, reason));
         };
-        let mut bytes = Vec::new();
-        self.read(Range { offset: shard.offset + part.offset, ..part }, &mut bytes)?;
+        let bytes = self.bytes(Range { offset: shard.offset + part.offset, ..part })?;
         let table = Table::decode(layout, part, shard.nbytes, bytes);
         table.map(|table| table.at(shard.offset)).map_err(|reason| Error::format(&self.path, reason))
     }
@@ -151,6 +149,12 @@ impl ShardFile {
         let fits = memory::resize(room, length);
         fits.map_err(|reason| Error::format(&self.path, format!("an encoded chunk that does not fit: {reason}")))?;
         self.read_exactly(range.offset, room)
+    }
+
+    /// The bytes of a range.
+    pub(crate) fn bytes(&self, range: Range) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read(range, &mut bytes).map(|()| bytes)
     }
 
     /// Fills `room` with the bytes from `at` on.

@@ -266,7 +266,7 @@ impl Store {
                 }
                 named => match self.shown(key, &named)? {
                     None => {}
-                    Some(Shown::File(file)) => values[number] = Some(read(&file, resolve(key, *range, file.len())?)?),
+                    Some(Shown::File(file)) => values[number] = Some(file.bytes(resolve(key, *range, file.len())?)?),
                     Some(Shown::Bytes(bytes)) => {
                         let range = resolve(key, *range, bytes.len() as u64)?;
                         values[number] = Some(bytes[range.offset as usize..][..range.nbytes as usize].to_vec());
@@ -283,7 +283,7 @@ impl Store {
                 let Some(stored) = entry(&file, &index, chunk)? else { continue };
                 let part = resolve(key, range, stored.nbytes)?;
                 let part = Range { offset: stored.offset + part.offset, nbytes: part.nbytes };
-                values[number] = Some(read(&file, part)?);
+                values[number] = Some(file.bytes(part)?);
             }
         }
         Ok(values)
@@ -368,12 +368,6 @@ impl Store {
 fn resolve(key: &str, range: ByteRange, size: u64) -> Result<Range> {
     let beyond = || Error::config("range", format_args!("{range:?}"), format!("{key} has {size} bytes"));
     range.of(size).ok_or_else(beyond)
-}
-
-fn read(file: &ShardFile, range: Range) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.read(range, &mut bytes)?;
-    Ok(bytes)
 }
 
 fn entry(file: &ShardFile, index: &Index, chunk: u64) -> Result<Option<Range>> {
