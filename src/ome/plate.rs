@@ -63,19 +63,17 @@ fn is_plain(name: &str) -> bool {
 
 /// The field that an image's name means: `B/3/0` is in row B and column 3.
 pub(crate) fn field(plate: &Plate, name: &str, acquisition: Option<u64>) -> Result<Field> {
-    let refuse = |reason: String| Err(Error::config("name", quoted(name), reason));
+    let refused = |reason: &str| Error::config("name", quoted(name), reason);
     let [row, column, field] = name.split('/').collect::<Vec<_>>()[..] else {
-        return refuse("an image of a plate is named ROW/COLUMN/FIELD, as B/3/0".to_owned());
+        return Err(refused("an image of a plate is named ROW/COLUMN/FIELD, as B/3/0"));
     };
-    let find = |names: &[String], wanted: &str| names.iter().position(|name| name == wanted);
-    let Some(row) = find(&plate.rows, row) else {
-        return refuse(format!("the plate's rows are {}", plate.rows.join(", ")));
+    let place = |what: &str, names: &[String], wanted: &str| {
+        let place = names.iter().position(|name| name == wanted);
+        place.ok_or_else(|| refused(&format!("the plate's {what} are {}", names.join(", "))))
     };
-    let Some(column) = find(&plate.columns, column) else {
-        return refuse(format!("the plate's columns are {}", plate.columns.join(", ")));
-    };
+    let (row, column) = (place("rows", &plate.rows, row)?, place("columns", &plate.columns, column)?);
     if !is_plain(field) {
-        return refuse("a field of a well is named with letters and digits".to_owned());
+        return Err(refused("a field of a well is named with letters and digits"));
     }
     Ok(Field { row, column, name: field.to_owned(), acquisition: of_acquisition(plate, acquisition)? })
 }
