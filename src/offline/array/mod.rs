@@ -30,9 +30,9 @@ use shard_file::ShardFile;
 /// An array on disk, opened for reading.
 ///
 /// Reads Zarr v3 arrays with a regular grid, with or without the codecs `sharding_indexed` (also shards within shards)
-/// and `transpose`; arrays of the Zarr v3 draft
-/// of 2022, with or without its sharding storage transformer; Zarr v2 arrays, also with the key `shards`; and the
-/// scales of Neuroglancer's precomputed volumes in raw encoding, sharded or not.
+/// and `transpose`; arrays of the Zarr v3 draft of 2022, with or without its sharding storage transformer; Zarr v2
+/// arrays, also with the key `shards`; and the scales of Neuroglancer's precomputed volumes in raw encoding, sharded or
+/// not.
 ///
 /// A scale is an array of c, z, y, x, or of z, y, x where it has one channel; one that this crate wrote has the
 /// dimensions that its writer had. `run/8_8_40` is the scale of that key in the volume `run`, and `run` alone the first
@@ -198,12 +198,12 @@ impl Array {
     /// The same array with its files below another folder. `from`, which its folder and document lie below, becomes
     /// `to`.
     pub(crate) fn moved(&self, from: &Path, to: &Path) -> Self {
-        let place = |path: &Path| path.strip_prefix(from).map_or_else(|_| path.to_path_buf(), |below| join(to, below));
+        let place = |path: &Path| match path.strip_prefix(from) {
+            // Joined with nothing, a path would get a slash at its end.
+            Ok(below) if below.as_os_str().is_empty() => to.to_path_buf(),
+            Ok(below) => to.join(below),
+            Err(_) => path.to_path_buf(),
+        };
         Self::with(&place(&self.path), &place(&self.folder), place(&self.document), self.metadata.clone())
     }
-}
-
-/// `folder/below`, without a slash at the end where there is nothing below.
-fn join(folder: &Path, below: &Path) -> PathBuf {
-    if below.as_os_str().is_empty() { folder.to_path_buf() } else { folder.join(below) }
 }

@@ -325,12 +325,11 @@ impl ShardCheck<'_> {
         let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.chunk))).count();
         let twice = whole.len() - unnamed;
         let is_of_level = self.image.is_some_and(|image| image.own.level_of.is_some() && image.own.recovered);
+        let chunks = count_that(unnamed, "chunk", IS);
         if unnamed > 0 && is_of_level {
-            let chunks = count_that(unnamed, "chunk", IS);
             let what = format!("{chunks} there whose frames a recovery did not find in level 0");
             self.check.note(self.file.path(), what);
         } else if unnamed > 0 {
-            let chunks = count_that(unnamed, "chunk", IS);
             let them = of_number(&unnamed, ["it", "them"]);
             let what = format!("{chunks} there that the index does not name; recover brings {them} back");
             self.damage(None, what);

@@ -193,8 +193,8 @@ impl Archive {
         if tail.ahead.end - tail.ahead.start < len {
             // Each time that the file grows, the whole directory is written: it grows by as much as that, so that what
             // is written in all goes with what is in it.
-            let directory = self.table().directory_bytes();
-            let ahead = len * directory.div_ceil(len).max(1);
+            let directory = self.table().directory.clone();
+            let ahead = len * (directory.end - directory.start).div_ceil(len).max(1);
             let at = match self.append(tail, ahead, access) {
                 Err(error) if is_no_room(&error) && ahead > len => {
                     self.append(tail, len, access).map(|at| at..at + len)

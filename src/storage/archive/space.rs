@@ -64,8 +64,7 @@ impl Space {
         }
         self.free_bytes += range.end - range.start;
         let (mut start, mut end) = (range.start, range.end);
-        if let Some((&before, &touching)) = self.free.range(..=start).next_back().filter(|(_, end)| **end == start) {
-            debug_assert_eq!(touching, start);
+        if let Some((&before, _)) = self.free.range(..=start).next_back().filter(|(_, end)| **end == start) {
             self.free.remove(&before);
             start = before;
         }

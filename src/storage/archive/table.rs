@@ -147,11 +147,6 @@ impl Table {
         self.end = end;
     }
 
-    /// Of the directory in the file.
-    pub(super) fn directory_bytes(&self) -> u64 {
-        self.directory.end - self.directory.start
-    }
-
     /// Where the file is made longer. Only one that was finished once ends within a page.
     pub(super) fn append_at(&self) -> u64 {
         self.end.next_multiple_of(PAGE)
