@@ -102,11 +102,10 @@ impl ArchiveBlob {
     }
 
     /// Has the next directory say what counts of the file.
-    fn tell(&self, content: Content, is_known: bool) {
+    fn tell(&self, open: &Open) {
         let mut table = self.archive.table();
         let Some(entry) = table.entry(&self.key, self.entry.serial) else { return };
-        entry.content = content;
-        entry.is_known = is_known;
+        (entry.content, entry.is_known) = (self.content(open), true);
         table.is_behind = true;
     }
 
@@ -114,14 +113,6 @@ impl ArchiveBlob {
     fn is_named(&self) -> bool {
         let mut table = self.archive.table();
         table.entry(&self.key, self.entry.serial).is_some_and(|entry| entry.named == Some(entry.content))
-    }
-
-    fn close_at(&self, len: u64, open: &mut Open) {
-        open.closed = true;
-        let (told, crc) = open.told;
-        let crc = crc.filter(|_| told == len);
-        let content = Content { crc32: crc.unwrap_or(0), len };
-        self.archive.table().cut(&self.key, self.entry.serial, content, crc.is_some());
     }
 }
 
@@ -187,7 +178,7 @@ impl Blob for ArchiveBlob {
         open.place = place;
         open.indexes[place] = crc32::of(bytes);
         open.grown_to = at + self.growth;
-        self.tell(self.content(&open), true);
+        self.tell(&open);
         Ok(())
     }
 
@@ -200,7 +191,7 @@ impl Blob for ArchiveBlob {
         open.told = (len, crc32);
         if len == self.len && !open.closed && self.published.load(Ordering::Relaxed) {
             // An index at the start was replaced.
-            self.tell(self.content(&open), true);
+            self.tell(&open);
         }
     }
 
@@ -236,9 +227,13 @@ impl Blob for ArchiveBlob {
             // The index before the last one is to count again.
             open.place = 1 - open.place;
             open.grown_to = len;
-            self.tell(self.content(&open), true);
+            self.tell(&open);
         } else {
-            self.close_at(len, &mut open);
+            open.closed = true;
+            let (told, crc) = open.told;
+            let crc = crc.filter(|_| told == len);
+            let content = Content { crc32: crc.unwrap_or(0), len };
+            self.archive.table().cut(&self.key, self.entry.serial, content, crc.is_some());
         }
         Ok(())
     }
