@@ -96,7 +96,7 @@ impl Root {
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
         let keep = Arc::default();
         let storage = Arc::new(OwnStorage::new(storage, Arc::clone(&keep))?);
-        let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.called(), e))?;
+        let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.name(), e))?;
         let mut root = Self::new(Location::Storage(storage), uuid, several);
         root.keep = keep;
         Ok(root)
@@ -136,7 +136,7 @@ impl Root {
 
     pub(super) fn storage(&self, config: &Config, plan: &Plan) -> Result<(Arc<dyn Storage>, String)> {
         let (folder, path) = match &self.location {
-            Location::Storage(storage) => return Ok((storage.clone(), storage.called().to_owned())),
+            Location::Storage(storage) => return Ok((storage.clone(), storage.name().to_owned())),
             Location::Folder(folder) => (folder.root(), folder.path()),
             Location::Archive(file) => (file.folder().to_path_buf(), file.path()),
         };
@@ -261,7 +261,7 @@ impl Root {
         match &self.location {
             Location::Folder(folder) => folder.path(),
             Location::Archive(file) => file.path(),
-            Location::Storage(storage) => Path::new(storage.called()),
+            Location::Storage(storage) => Path::new(storage.name()),
         }
     }
 

@@ -37,11 +37,6 @@ impl OwnStorage {
         &*self.storage
     }
 
-    /// The name that it gave itself.
-    pub(crate) fn called(&self) -> &'static str {
-        self.name
-    }
-
     /// Removes what was put, unless something stays.
     pub(crate) fn leave(&self) {
         let put = std::mem::take(&mut *self.put());
