@@ -19,7 +19,7 @@ use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 /// No writer gathers more frames in a block.
 const BLOCK_FRAMES_MAX: u64 = 1 << 20;
 /// More blocks that are not there are not made: those of the last checkpoint and some seconds are a handful.
-const NEW_BLOCKS_MAX: usize = 1 << 12;
+const NEW_BLOCKS_MAX: u64 = 1 << 12;
 
 /// What is known of the frames below `end`: each is missing, or it is there. Of those that are there, `named` are sure
 /// to have come; others lie in a chunk of several frames, of which the header names the first and the last.
@@ -145,27 +145,18 @@ impl<'a> FrameNumbers<'a> {
                 wrong.push(block);
             }
         }
-        let there: std::collections::HashSet<u64> = self.blocks().collect();
-        let mut absent = 0;
-        let mut next = 0;
-        for range in frames.present().iter() {
-            let (first, last) = (range.start / self.block_frames(), (range.end - 1) / self.block_frames());
-            for block in first.max(next)..=last {
-                next = block + 1;
-                if there.contains(&block) {
-                    continue;
-                }
-                absent += 1;
-                if absent > NEW_BLOCKS_MAX {
-                    let reason = format!(
-                        "more than {NEW_BLOCKS_MAX} of its blocks are not there, of frames whose chunks are: it \
-                         belongs to another dataset, or was removed"
-                    );
-                    return Err(Error::format(self.array.path(), reason));
-                }
-                wrong.push(block);
-            }
+        let mut there = Gather::default();
+        self.blocks().for_each(|block| there.add(block));
+        let blocks = |range: &Range<u64>| range.start / self.block_frames()..range.end.div_ceil(self.block_frames());
+        let absent = Ranges::new(frames.present().iter().map(blocks).collect()).minus(&there.ranges());
+        if absent.count() > NEW_BLOCKS_MAX {
+            let reason = format!(
+                "more than {NEW_BLOCKS_MAX} of its blocks are not there, of frames whose chunks are: it belongs to \
+                 another dataset, or was removed"
+            );
+            return Err(Error::format(self.array.path(), reason));
         }
+        wrong.extend(absent.iter().flat_map(Clone::clone));
         wrong.sort_unstable();
         Ok(wrong)
     }
