@@ -30,7 +30,6 @@ pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
 /// Why a shard is removed to which chunks had been committed.
 const LOST: &str = "ends before its first chunk does; its chunks are lost";
 
-/// What is to be done for an image.
 pub(super) struct ImagePlan<'a> {
     pub(super) image: WrittenImage<'a>,
     /// Shards that change or could not be dealt with, in the order of their paths.

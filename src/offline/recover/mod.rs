@@ -9,7 +9,6 @@ mod count;
 mod documents;
 mod image;
 mod records;
-mod replaced;
 mod report;
 mod room;
 mod shard;
@@ -31,6 +30,7 @@ use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::ranges::Ranges;
 use crate::replaceable;
+use crate::words::shell_word;
 use archive::FoundArchive;
 use documents::DocumentChange;
 use image::ImagePlan;
@@ -144,7 +144,7 @@ pub(super) fn replaced(root: &Path, tree: &Tree) -> Vec<(PathBuf, String)> {
     // Frames are looked for only where there is something to bring back.
     let is_empty = !found.is_empty() && frames(root, tree).is_ok_and(|frames| frames == 0);
     let with_words = |old: PathBuf| {
-        let what = replaced::words(root, &old, is_empty, is_empty && has_no_frame(&old));
+        let what = told_of(root, &old, is_empty, is_empty && has_no_frame(&old));
         (old, what)
     };
     found.into_iter().map(with_words).collect()
@@ -159,7 +159,7 @@ pub(super) fn refuse_begun(root: &Path) -> Result<()> {
     Lock::look(root)?;
     let found = hierarchy::replaced(root);
     let told = |old: &PathBuf| {
-        let what = replaced::words(root, old, true, has_no_frame(old));
+        let what = told_of(root, old, true, has_no_frame(old));
         format!("; {} {what}", old.display())
     };
     let way_on = match found.is_empty() {
@@ -168,6 +168,24 @@ pub(super) fn refuse_begun(root: &Path) -> Result<()> {
     };
     let reason = format!("has nothing to be read yet: its run was killed while it began, so no frame is lost{way_on}");
     Err(Error::not_found(root, reason))
+}
+
+/// What to say of the dataset `old` beside the one at `root`. Are they known to have no frame?
+fn told_of(root: &Path, old: &Path, is_empty: bool, is_old_empty: bool) -> String {
+    let by = "that was to be replaced by this one, by a writer that was stopped";
+    match (is_empty, is_old_empty) {
+        (false, _) => return format!("is a dataset {by}; remove it when you have looked at this one"),
+        (true, true) => return format!("is a dataset {by}; neither holds a frame, so remove both"),
+        (true, false) => {}
+    }
+    let name = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    let mut aside = name.clone().into_os_string();
+    aside.push(".empty");
+    let [name, aside, old] = [&name, Path::new(&aside), old].map(shell_word);
+    format!(
+        "is the dataset {by}; it is whole, and this one holds no frame: mv {name} {aside} && mv {old} {name} brings it \
+         back"
+    )
 }
 
 /// Whether a run began, and no more: a folder without the first document, or an archive that has nothing in it.
@@ -204,7 +222,6 @@ fn frames(root: &Path, tree: &Tree) -> Result<u64> {
 /// In a report, what is no file.
 const DIRECTORY: &str = "the archive's directory";
 
-/// What is to be done.
 struct RecoveryPlan<'a> {
     images: Vec<ImagePlan<'a>>,
     documents: Vec<DocumentChange>,

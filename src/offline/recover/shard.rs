@@ -21,7 +21,6 @@ use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::FileAt;
 use crate::offline::scan::{ExpectedHeaders, Scan, Seen};
 
-const BLOCK: u64 = 4096;
 /// A larger index is believed, or made, only for a file that has as much: a document's few bytes can ask for any size.
 const INDEX_BYTES_FREE: u64 = 16 << 20;
 
@@ -481,7 +480,7 @@ impl NewIndex {
     }
 
     fn give_gaps_back(&self, file: &File, start: u64) -> std::io::Result<()> {
-        let mut unused_from = (self.index.head.len() as u64).next_multiple_of(BLOCK);
+        let mut unused_from = (self.index.head.len() as u64).next_multiple_of(room::BLOCK_BYTES);
         for range in &self.used {
             give_back(file, start + unused_from, range.offset.saturating_sub(unused_from))?;
             unused_from = unused_from.max(range.offset + range.nbytes);
