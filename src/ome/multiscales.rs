@@ -32,7 +32,6 @@ pub(crate) struct Multiscale<'a>(pub(super) &'a Value);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dataset<'a>(&'a Value);
 
-/// A dimension of an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct AxisEntry<'a> {
     pub(crate) name: Option<&'a str>,

@@ -1,6 +1,5 @@
 //! Units of length and time, as OME-Zarr names them after UDUNITS-2: their symbols, and what lengths are in meters.
 
-/// A distance in a unit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Length {
     pub(crate) number: f64,

@@ -59,12 +59,6 @@ pub(crate) struct ChunkManifest {
     near: Mutex<HashSet<PathBuf>>,
 }
 
-impl fmt::Debug for ChunkManifest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Manifest").field("origin", &self.origin).field("chunks", &self.chunks.len()).finish()
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Reference {
     path: u32,

@@ -91,7 +91,6 @@ struct Geometry<'a> {
     chunk: &'a [u64],
 }
 
-/// The chunks of one file that a region needs.
 struct WantedChunks<'out> {
     position: Vec<u64>,
     chunks: Vec<Rows<'out>>,

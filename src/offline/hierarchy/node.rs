@@ -9,7 +9,6 @@ use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::document;
 use crate::offline::array::Array;
 
-/// A group or an array.
 pub(crate) struct Node {
     /// The path below the root; empty for the root itself.
     pub(crate) name: String,

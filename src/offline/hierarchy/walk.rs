@@ -144,7 +144,6 @@ fn has_document(path: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// What a walk is to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WalkPurpose {
     /// Nodes alone.

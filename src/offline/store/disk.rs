@@ -80,7 +80,6 @@ fn create_parents(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     parent.parent().map_or(Ok(()), |above| disk.sync_folder(above))
 }
 
-/// The local file system.
 #[derive(Debug)]
 pub(super) struct Local {
     /// Wait for the device.

@@ -140,7 +140,6 @@ impl ByteRange {
 /// A shard: the array's base, and which of its shards.
 type ShardAddress<'v> = (&'v str, Vec<u64>);
 
-/// What a key names.
 enum KeyTarget<'v> {
     /// A chunk in a shard.
     Chunk(&'v ArrayView, ChunkAddress),

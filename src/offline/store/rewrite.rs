@@ -45,7 +45,6 @@ struct Old {
     index: Vec<Range>,
 }
 
-/// A chunk in the new file.
 struct NewChunk<'v> {
     chunk: u64,
     /// Where its header starts, or the chunk itself if there are no headers.

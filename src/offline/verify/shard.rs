@@ -50,7 +50,6 @@ impl CheckedSums {
     }
 }
 
-/// One file of an array under check.
 pub(super) struct ShardCheck<'a> {
     pub(super) check: &'a Check<'a>,
     /// What is said of the frames, where the array is that of their numbers.

@@ -153,12 +153,9 @@ pub(super) fn restore(before: &Path, place: &Path, ops: &[Op], coin: &mut impl F
 
 /// What each new file holds.
 fn contents(ops: &[Op], coin: &mut impl FnMut() -> bool) -> HashMap<usize, Vec<u8>> {
-    let mut synced: HashMap<usize, usize> = HashMap::new();
-    for (number, op) in ops.iter().enumerate() {
-        if let Op::Synced(id) = op {
-            synced.insert(*id, number);
-        }
-    }
+    let of_sync = |op: &Op| if let Op::Synced(id) = op { Some(*id) } else { None };
+    let synced: HashMap<usize, usize> =
+        ops.iter().enumerate().filter_map(|(number, op)| Some((of_sync(op)?, number))).collect();
     let mut contents: HashMap<usize, Vec<u8>> = HashMap::new();
     for (number, op) in ops.iter().enumerate() {
         let mut reaches = |id: &usize| synced.get(id).is_some_and(|&end| number < end) || coin();
