@@ -9,18 +9,18 @@
 pub(crate) mod central;
 mod node;
 pub(crate) mod open;
-pub(crate) mod visited;
 pub(crate) mod walk;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::node::{ALL as DOCUMENTS, NodeFormat, OF_NODES};
 use crate::format::{provenance, zarr2, zarr3};
-use crate::fs::{document, folders_above, links, look};
+use crate::fs::{Identity, document, folders_above, links, look};
 
 /// A tree of more levels, or of more nodes, is none that is looked at as a whole.
 const DEPTH_MAX: usize = 32;
@@ -49,6 +49,21 @@ enum Speaker {
     /// One place for all documents of a dataset.
     CentralMetadata,
     Array,
+}
+
+/// The folders that a walk has looked at, by what they are, since a symbolic link may lead back up.
+#[derive(Default)]
+struct Visited(HashSet<(Identity, String)>);
+
+impl Visited {
+    /// Whether a folder was not seen before. One that lies too deep is an error.
+    fn enter(&mut self, path: &Path, depth: usize) -> Result<bool> {
+        let identity = look::identity(path).map_err(|error| Error::io("look at", path, error))?;
+        if depth > DEPTH_MAX {
+            return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
+        }
+        Ok(self.0.insert(identity))
+    }
 }
 
 /// By this file, beside the first array of a dataset that was made by a repacking, the repacking knows it again.

@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use super::central::CentralMetadata;
 pub(crate) use super::node::{Node, NodeKind};
-use super::visited::Visited;
-use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below, format_at, leads_to_documents};
+use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, RECEIPT, Speaker, Visited, below, format_at, leads_to_documents};
 use crate::error::{Error, Result};
 use crate::format::node::{self, NodeFormat, OF_NODES};
 use crate::format::{provenance, zarr2};
