@@ -182,10 +182,13 @@ fn try_accesses(
         let possible = match way {
             StorageKind::Mapped => directory.file_system().is_safe_to_map(),
             StorageKind::Buffered | StorageKind::Auto => true,
-            StorageKind::Direct => !directory.file_system().is_memory(),
+            StorageKind::Direct => {
+                !directory.file_system().is_memory()
+                    && directory.create(".trial", PAGE).is_ok_and(|blob| blob.alignment() > 1)
+            }
         };
         // What can't be tried, be it for want of room, is no choice; the run itself will say what is wrong.
-        if possible && let Ok(Some(rate)) = try_way(&directory, way, piece, bytes, time) {
+        if possible && let Ok(Some(rate)) = try_one(&directory, piece, bytes, time, WRITES_AT_ONCE) {
             rates.push((way, rate));
         }
     }
@@ -201,14 +204,6 @@ fn best(rates: &[(StorageKind, f64)]) -> (StorageKind, String) {
     };
     let tried: Vec<_> = rates.iter().map(|(way, rate)| format!("{} {:.2}", way.name(), rate / 1e9)).collect();
     (best, format!("GB/s in a trial: {}", tried.join(", ")))
-}
-
-/// Bytes per second in one way; `None` where it turns out not to be possible.
-fn try_way(directory: &Directory, way: StorageKind, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
-    if way == StorageKind::Direct && directory.create(".trial", PAGE)?.alignment() == 1 {
-        return Ok(None);
-    }
-    try_one(directory, piece, bytes, time, WRITES_AT_ONCE)
 }
 
 /// Bytes per second from the creation of a file until all is synced; `None` where nothing could be written.
