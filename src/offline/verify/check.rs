@@ -111,39 +111,33 @@ impl fmt::Display for Finding {
     }
 }
 
+/// By severity: those that are kept, and how many there are.
 #[derive(Default)]
-pub(super) struct Findings(Mutex<FindingLists>);
-
-#[derive(Default)]
-struct FindingLists {
-    /// By severity.
-    lists: [Vec<Finding>; 3],
-    counts: [u64; 3],
-}
+pub(super) struct Findings(Mutex<[(Vec<Finding>, u64); 3]>);
 
 impl Findings {
     pub(super) fn add(&self, finding: Finding) {
         let mut found = self.0.lock().unpoisoned();
-        let kind = finding.severity as usize;
-        found.counts[kind] += 1;
-        if found.lists[kind].len() < FINDINGS_MAX {
-            found.lists[kind].push(finding);
+        let (kept, count) = &mut found[finding.severity as usize];
+        *count += 1;
+        if kept.len() < FINDINGS_MAX {
+            kept.push(finding);
         }
     }
 
     pub(super) fn damage(&self) -> u64 {
-        self.0.lock().unpoisoned().counts[0]
+        self.0.lock().unpoisoned()[0].1
     }
 
     /// Damage first, each kind in order, and how many there are of each.
     pub(super) fn sorted(self) -> (Vec<Finding>, [u64; 3]) {
-        let FindingLists { mut lists, counts } = self.0.into_inner().unpoisoned();
+        let mut found = self.0.into_inner().unpoisoned();
+        let counts = found.each_ref().map(|(_, count)| *count);
         // Threads find in any order.
-        for list in &mut lists {
-            list.sort_by(|a, b| (&a.path, a.chunk, &a.what).cmp(&(&b.path, b.chunk, &b.what)));
+        for (kept, _) in &mut found {
+            kept.sort_by(|a, b| (&a.path, a.chunk, &a.what).cmp(&(&b.path, b.chunk, &b.what)));
         }
-        let mut all = lists.concat();
-        all.truncate(FINDINGS_MAX);
+        let all = found.into_iter().flat_map(|(kept, _)| kept).take(FINDINGS_MAX).collect();
         (all, counts)
     }
 }
