@@ -17,11 +17,11 @@ pub(super) fn count(
     lost: &Ranges,
 ) -> Result<KnownFrames> {
     let WrittenImage { own, map, .. } = image;
-    let said = records.map(FrameNumbers::read).transpose()?.unwrap_or_default();
+    let (came, not_come) = records.map(FrameNumbers::read).transpose()?.unwrap_or_default();
     // Of an array that grows, the documents said as it went how far it had come.
     let recorded = records.filter(|_| own.unbounded).map(FrameNumbers::frames);
     // Frames whose chunks are lost came all the same, and are missing.
-    let came_end = said.came.iter().last().map(|range| range.end);
+    let came_end = came.iter().last().map(|range| range.end);
     let end = [Some(sums.frames_end), own.frames, recorded, came_end].into_iter().flatten().max().unwrap_or(0);
     let room = if own.unbounded { None } else { map.frames().filter(|_| !map.grows()) };
     let end = map.end(end).min(room.unwrap_or(u64::MAX));
@@ -30,19 +30,19 @@ pub(super) fn count(
     // Level 0 decides what is a frame.
     let end = image.frames.as_ref().map_or(end, |(end, _)| *end);
     let all = Ranges::from(0..end);
-    let between = found.absent(&said.came);
+    let between = found.absent(&came);
     let FoundRanges { whole, dark, proven, closed, .. } = found;
     // In a shard that the writer closed, a chunk that is not there held only the fill value; of a frame that is dark as
     // a whole, only its record tells that it came.
     let skips = own.slots.is_none_or(|slots| !slots.empty_chunks);
     // Where no chunk is lost, that holds for shards that are not there, too.
     let closed = if own.complete && own.chunks == Some(sums.chunks) { all.clone() } else { closed };
-    let dark = if skips { dark.union(&closed.and(&said.came)) } else { Ranges::default() };
+    let dark = if skips { dark.union(&closed.and(&came)) } else { Ranges::default() };
     // What a shard that failed was thought to have lost may be there.
-    let certain = proven.union(&whole.and(&said.came));
+    let certain = proven.union(&whole.and(&came));
     // What was known to be missing stays so otherwise: a shard that was recovered once looks as if its writer had
     // closed it.
-    let absent = Ranges::new(own.missing.clone()).union(&said.absent).union(&between);
+    let absent = Ranges::new(own.missing.clone()).union(&not_come).union(&between);
     let present = whole.union(&dark).minus(&absent).union(&certain).minus(lost).and(&all);
     let present = image.frames.as_ref().map_or_else(|| present.clone(), |(_, frames)| present.and(frames));
     let missing = all.minus(&present);
@@ -52,7 +52,7 @@ pub(super) fn count(
         // Those beyond the list are known by their number alone.
         missing_count = missing_count.max(own.frames_missing.min(end));
     }
-    let named = certain.union(&said.came).and(&present);
+    let named = certain.union(&came).and(&present);
     Ok(KnownFrames { end, missing, missing_count, named })
 }
 

@@ -264,9 +264,7 @@ fn plan<'a>(
 impl RecoveryPlan<'_> {
     fn apply(&self, target: RecoveryTarget, root: &Path, tree: &Tree) -> Result<()> {
         // All of it is refused before any of it is changed.
-        let keys = self.documents.iter().map(|change| change.key.clone());
-        let records = self.images.iter().flat_map(|image| image.record_files(root));
-        keys.chain(records).try_for_each(|key| target.check(&key))?;
+        self.files(root).try_for_each(|key| target.check(&key))?;
         // They never counted for anything, and what a writer keeps for its documents when the disk is full is one of
         // them.
         tree.partial.iter().try_for_each(|path| target.remove(path))?;
@@ -278,6 +276,12 @@ impl RecoveryPlan<'_> {
         let groups: Vec<&str> = tree.groups.iter().map(|group| group.name.as_str()).collect();
         let done = done.and_then(|()| target.finish(&groups));
         done.map_err(|error| how_to_go_on(error, needed, target.free_bytes()))
+    }
+
+    /// The documents and the files of frame numbers that change, below the root.
+    fn files(&self, root: &Path) -> impl Iterator<Item = String> {
+        let documents = self.documents.iter().map(|change| change.key.clone());
+        documents.chain(self.images.iter().flat_map(|image| image.record_files(root)))
     }
 
     /// How many bytes the changes take at most, for a while or for good.
@@ -297,14 +301,11 @@ impl RecoveryPlan<'_> {
     }
 
     fn report(&self, root: &Path, tree: &Tree, applied: bool) -> Recovery {
-        let documents = self.documents.iter().map(|change| change.key.clone());
-        let records = self.images.iter().flat_map(|image| image.record_files(root));
-        let documents = documents.chain(records).collect();
         let replaced = replaced(root, tree);
         Recovery {
             applied,
             images: self.images.iter().map(|image| image.report(root)).collect(),
-            documents,
+            documents: self.files(root).collect(),
             partial: tree.partial.iter().map(|path| name(root, path)).collect(),
             replaced: replaced.iter().map(|(path, _)| path.clone()).collect(),
             notes: replaced.iter().map(|(path, what)| format!("{} {what}", path.display())).collect(),

@@ -49,13 +49,6 @@ pub(super) struct FrameNumbers<'a> {
     array: &'a Array,
 }
 
-/// What it says, as far as it was written.
-#[derive(Debug, Default)]
-pub(super) struct RecordedNumbers {
-    pub(super) came: Ranges,
-    pub(super) absent: Ranges,
-}
-
 impl<'a> FrameNumbers<'a> {
     /// # Errors
     ///
@@ -96,7 +89,8 @@ impl<'a> FrameNumbers<'a> {
         files.filter(|position| self.array.layout().end_of(position).is_some()).map(|position| position[0])
     }
 
-    pub(super) fn read(&self) -> Result<RecordedNumbers> {
+    /// The frames that came, and those that did not, as far as it was written.
+    pub(super) fn read(&self) -> Result<(Ranges, Ranges)> {
         let (mut came, mut absent) = (Gather::default(), Gather::default());
         let mut worker = self.array.worker()?;
         for block in self.blocks() {
@@ -111,7 +105,7 @@ impl<'a> FrameNumbers<'a> {
                 }
             }
         }
-        Ok(RecordedNumbers { came: came.ranges(), absent: absent.ranges() })
+        Ok((came.ranges(), absent.ranges()))
     }
 
     /// The numbers in a block; `None` if it is not there or can't be read.
