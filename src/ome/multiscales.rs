@@ -105,10 +105,6 @@ impl<'a> Multiscale<'a> {
     }
 
     /// The same in two: by what is said of the level, and by what is said of all levels and comes after that.
-    ///
-    /// # Errors
-    ///
-    /// As [`place`](Self::place).
     pub(crate) fn place_in_two(self, level: Dataset<'_>) -> Result<(PixelGrid, PixelGrid), String> {
         self.place(level)?;
         let compose = |ways| placement::compose(&placement::in_order(ways), self.axes().len());

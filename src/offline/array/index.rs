@@ -188,7 +188,6 @@ impl Index {
     }
 }
 
-/// Sorts chunks by where they stand in their file.
 pub(crate) fn sort_by_place(entries: &mut [(u64, Range)]) {
     entries.sort_by_key(|(chunk, range)| (range.offset, range.nbytes, *chunk));
 }

@@ -91,11 +91,6 @@ struct Geometry<'a> {
     chunk: &'a [u64],
 }
 
-struct WantedChunks<'out> {
-    position: Vec<u64>,
-    chunks: Vec<Rows<'out>>,
-}
-
 impl Geometry<'_> {
     /// Splits the region where the files end along the first dimension: such bands follow each other in memory.
     fn read(self, start: &[u64], shape: &[u64], out: &mut [u8]) -> Result<()> {
@@ -123,22 +118,22 @@ impl Geometry<'_> {
         let files = self.by_file(area.deal(out));
         files.into_par_iter().try_for_each_init(
             || None,
-            |worker, mut wanted| {
-                let Some((file, whole)) = self.array.open_file(&wanted.position)? else {
-                    wanted.chunks.iter_mut().for_each(|chunk| self.fill(chunk));
+            |worker, (position, mut wanted)| {
+                let Some((file, whole)) = self.array.open_file(&position)? else {
+                    wanted.iter_mut().for_each(|chunk| self.fill(chunk));
                     return Ok(());
                 };
                 match self.array.layout().has_index() {
                     true => {
-                        let entries: Vec<u64> = wanted.chunks.iter().map(|chunk| self.place(&chunk.chunk).1).collect();
-                        let index = self.array.read_index(&file, &wanted.position, Some(&entries))?;
-                        wanted.chunks.into_par_iter().try_for_each_init(
+                        let entries: Vec<u64> = wanted.iter().map(|chunk| self.place(&chunk.chunk).1).collect();
+                        let index = self.array.read_index(&file, &position, Some(&entries))?;
+                        wanted.into_par_iter().try_for_each_init(
                             || None,
                             |worker, mut chunk| self.read_sharded(&area, worker, &file, &index, &mut chunk),
                         )
                     }
                     // Without shards, the file is the chunk, or the part of it that a manifest names.
-                    false => wanted.chunks.iter_mut().try_for_each(|chunk| {
+                    false => wanted.iter_mut().try_for_each(|chunk| {
                         self.read_chunk(&area, worker, &file, whole, chunk)
                             .map_err(|error| at_chunk(error, &file, &chunk.chunk))
                     }),
@@ -152,13 +147,13 @@ impl Geometry<'_> {
         if self.array.shape().is_empty() { (vec![0], 0) } else { self.array.layout().file_of(chunk) }
     }
 
-    /// The chunks of each file; in C order of the files.
-    fn by_file<'out>(self, chunks: Vec<Rows<'out>>) -> Vec<WantedChunks<'out>> {
+    /// The chunks of each file, by the files' positions.
+    fn by_file<'out>(self, chunks: Vec<Rows<'out>>) -> BTreeMap<Vec<u64>, Vec<Rows<'out>>> {
         let mut files: BTreeMap<Vec<u64>, Vec<Rows<'out>>> = BTreeMap::new();
         for chunk in chunks {
             files.entry(self.place(&chunk.chunk).0).or_default().push(chunk);
         }
-        files.into_iter().map(|(position, chunks)| WantedChunks { position, chunks }).collect()
+        files
     }
 
     fn read_sharded(

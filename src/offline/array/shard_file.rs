@@ -151,7 +151,6 @@ impl ShardFile {
         self.read_exactly(range.offset, room)
     }
 
-    /// The bytes of a range.
     pub(crate) fn bytes(&self, range: Range) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.read(range, &mut bytes).map(|()| bytes)

@@ -22,7 +22,6 @@ pub(crate) struct FoundEntry {
 }
 
 impl FoundEntry {
-    /// Where its bytes begin.
     pub(crate) fn data_at(&self) -> u64 {
         self.header_at + self.header.bytes
     }
