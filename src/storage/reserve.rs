@@ -52,10 +52,7 @@ impl DiskReserve {
     /// Gives that room up; false if there is none.
     pub(super) fn give_up_ballast(&self) -> bool {
         let ballast = self.ballast.get().and_then(Option::as_ref);
-        ballast.is_some_and(|ballast| {
-            let _ = fs::remove_file(&ballast.path);
-            true
-        })
+        ballast.inspect(|ballast| drop(fs::remove_file(&ballast.path))).is_some()
     }
 }
 

@@ -179,8 +179,10 @@ impl Archive {
     fn take(&self, len: u64, access: Access) -> io::Result<Option<u64>> {
         let Some(at) = self.table().space.take(len) else { return Ok(None) };
         let cleared = system::punch(&self.file, at, len).and_then(|is_punched| {
-            let is_reserved = is_punched && self.reserve(at, len, access)?;
-            Ok(is_reserved)
+            if is_punched {
+                self.reserve(at, len, access)?;
+            }
+            Ok(is_punched)
         });
         if !matches!(cleared, Ok(true)) {
             self.table().space.give(at..at + len);
@@ -287,17 +289,13 @@ impl Archive {
     }
 
     /// Room on the disk for a range; an error where that is needed and not to be had.
-    fn reserve(&self, at: u64, len: u64, access: Access) -> io::Result<bool> {
-        if self.is_filled_when_written(access) {
-            return Ok(true);
+    fn reserve(&self, at: u64, len: u64, access: Access) -> io::Result<()> {
+        let is_filled = self.is_filled_when_written(access);
+        if is_filled || system::reserve_range(&self.file, at, len)? || access.way != StorageKind::Mapped {
+            return Ok(());
         }
-        match system::reserve_range(&self.file, at, len)? {
-            false if access.way == StorageKind::Mapped => {
-                let reason = "a file system without reservations can't be mapped safely; choose another way to write";
-                Err(io::Error::new(io::ErrorKind::Unsupported, reason))
-            }
-            _ => Ok(true),
-        }
+        let reason = "a file system without reservations can't be mapped safely; choose another way to write";
+        Err(io::Error::new(io::ErrorKind::Unsupported, reason))
     }
 
     /// As much as the next directories take, with documents and some more entries.

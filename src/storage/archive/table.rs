@@ -131,13 +131,11 @@ impl Table {
     }
 
     fn let_go(&mut self, entry: &Entry) -> Option<Range<u64>> {
-        match entry.named {
-            Some(_) => {
-                self.space.retire(entry.range());
-                None
-            }
-            None => Some(entry.range()),
+        if entry.named.is_none() {
+            return Some(entry.range());
         }
+        self.space.retire(entry.range());
+        None
     }
 
     /// The file has become longer, and ends with a directory that begins there. It may say what the one before did.
