@@ -40,8 +40,7 @@ pub(super) trait Draft {
     fn rename(&mut self) -> io::Result<()>;
 }
 
-/// Replaces a file. Whatever stops it, under the name is the old file or the new one: all that is new reaches the
-/// device under a hidden name, and a rename is one step.
+/// Replaces a file. Whatever stops it, under the name is the old file or the new one.
 pub(super) fn replace(
     disk: &dyn Disk,
     path: &Path,

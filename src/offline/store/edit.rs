@@ -303,18 +303,15 @@ fn is_document(key: &str) -> bool {
 
 /// Refuses a key under which no reader would look for the chunk that is meant.
 fn refuse_misspelt(views: &ArrayViews, key: &str) -> Result<()> {
-    match views.above(key).find(|(view, below)| view.is_misspelt(below)) {
-        Some((view, _)) => {
-            let reason = format!(
-                "is no key of a chunk: these have {} numbers without signs and without zeros before them, as {}{} has",
-                view.layout.shape.len(),
-                view.base,
-                view.layout.chunk_key(&vec![0; view.layout.shape.len()])
-            );
-            Err(Error::config("key", quoted(key), reason))
-        }
-        None => Ok(()),
-    }
+    let found = views.above(key).find(|(view, below)| view.is_misspelt(below));
+    let Some((ArrayView { base, layout, .. }, _)) = found else { return Ok(()) };
+    let dims = layout.shape.len();
+    let first = layout.chunk_key(&vec![0; dims]);
+    let reason = format!(
+        "is no key of a chunk: these have {dims} numbers without signs and without zeros before them, as {base}{first} \
+         has"
+    );
+    Err(Error::config("key", quoted(key), reason))
 }
 
 /// Puts `part` into `value` at `offset`; `None` if there is no memory for it.
