@@ -27,13 +27,6 @@ pub(crate) struct ArrayNode {
     pub(crate) doubles: Vec<PathBuf>,
 }
 
-impl ArrayNode {
-    /// Whether it has the name of an image's first array.
-    pub(crate) fn is_finest(&self) -> bool {
-        std::fs::canonicalize(self.array.path()).is_ok_and(|path| path.ends_with("0"))
-    }
-}
-
 /// All that a walk found, groups and arrays by their names.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {

@@ -205,7 +205,9 @@ impl<'a> CheckRun<'a> {
             let map = map.map_err(|error| self.check.damage(&group.path, reason(error))).ok();
             images.insert(name, CheckedImage { group: Some(&group.name), own, map });
         }
-        if let (true, Some(node)) = (images.is_empty(), self.check.tree.array("").filter(|node| node.is_finest()))
+        // Alone, it has the name of an image's first array.
+        let is_first = |node: &&ArrayNode| node.array.path().canonicalize().is_ok_and(|path| path.ends_with("0"));
+        if let (true, Some(node)) = (images.is_empty(), self.check.tree.array("").filter(is_first))
             && let Some(own) = self.noted(node.array.provenance(), node.array.path())
         {
             let map = node.array.acquisition_map(&own).ok();
