@@ -210,7 +210,6 @@ impl Load<'_> {
         }
         match self.raw(start, end) {
             Ok(()) => self.take(minishard),
-            Err(error @ Error::Io { .. }) => return Err(error),
             Err(Error::Format { reason, .. } | Error::Codec { reason, .. }) => {
                 self.found.broken.insert(minishard, format!("the index of minishard {minishard}: {reason}"));
             }
@@ -262,10 +261,9 @@ impl Load<'_> {
         };
         let (from, to) = (shards.spec.head_bytes(), self.file.len());
         for minishards::Entry { id, offset, nbytes } in entries {
-            let place = shards.spec.place(id);
+            let (shard, other) = shards.spec.place(id);
             let end = offset.checked_add(nbytes);
-            let reason = if place.1 != minishard || self.shard.is_some_and(|shard| shard != place.0) {
-                let (other, shard) = (place.1, place.0);
+            let reason = if other != minishard || self.shard.is_some_and(|known| known != shard) {
                 format!("minishard {minishard} names chunk {id}, which belongs to minishard {other} of shard {shard}")
             } else if shards.ids.id(shards.ids.position(id)) != id {
                 format!("minishard {minishard} names chunk {id}, which the volume can't have")

@@ -190,7 +190,7 @@ impl Array {
         self.manifest.as_ref()
     }
 
-    /// The index of a shard; of a volume's, only as much of it as tells of the entries in `wanted`, if there are any.
+    /// See [`Index::read`].
     pub(crate) fn read_index(&self, file: &ShardFile, position: &[u64], wanted: Option<&[u64]>) -> Result<Index> {
         Index::read(file, self.layout(), position, wanted)
     }

@@ -93,8 +93,7 @@ impl ShardCheck<'_> {
         match decoded {
             Ok(()) => self.frame_numbers(&worker.raw),
             // The file may have other chunks beside the part that a manifest names.
-            Err(error @ (Error::Io { .. } | Error::Unsupported { .. })) => self.bad_chunk(None, error)?,
-            Err(error) if self.file.is_part() => {
+            Err(error) if self.file.is_part() && !matches!(error, Error::Io { .. } | Error::Unsupported { .. }) => {
                 self.damage(None, format!("chunk {:?}: {}", self.position, reason(error)));
             }
             Err(error) => self.bad_chunk(None, error)?,
