@@ -20,11 +20,7 @@ const OF_SYSTEM: [&str; 2] = ["name", "axes"];
 /// What names the ends of a transformation, which only 0.6 has.
 const ENDS: [&str; 2] = ["input", "output"];
 
-/// Says of the images in another version what they say in theirs. Returns what that has no words for.
-///
-/// # Errors
-///
-/// What can't be said there and must not be left out, for a sentence about the group.
+/// As [`convert`](super::versions::convert), of the images alone, which a failure leaves half converted.
 pub(super) fn convert(ome: &mut Value, to: OmeVersion) -> Result<Vec<String>, String> {
     let mut lost = Vec::new();
     for image in multiscales::images_mut(ome).into_iter().flatten() {
@@ -78,24 +74,20 @@ fn axes(image: Multiscale<'_>) -> Result<Vec<Value>, String> {
     if axes.is_empty() {
         return Err("has an image that says nothing of its axes, and these can't be left out; add `axes`".to_owned());
     }
-    let axis = |axis: &Value| match axis.as_str() {
-        // In 0.3, an axis was its name.
-        Some(name) => {
-            let kind = match name {
-                "t" => "time",
-                "c" => "channel",
-                "z" | "y" | "x" => "space",
-                _ => {
-                    return Err(format!(
-                        "has an image with the axis {}, of which nothing but that is said",
-                        quoted(name)
-                    ));
-                }
-            };
-            Ok(json!({"name": name, "type": kind}))
-        }
-        None if axis["name"].is_string() => Ok(axis.clone()),
-        None => Err(format!("has an image with the axis {}, which has no name", render_line(axis))),
+    let axis = |axis: &Value| {
+        let kind = match axis.as_str() {
+            None if axis["name"].is_string() => return Ok(axis.clone()),
+            None => return Err(format!("has an image with the axis {}, which has no name", render_line(axis))),
+            // In 0.3, an axis was its name.
+            Some("t") => "time",
+            Some("c") => "channel",
+            Some("z" | "y" | "x") => "space",
+            Some(name) => {
+                let name = quoted(name);
+                return Err(format!("has an image with the axis {name}, of which nothing but that is said"));
+            }
+        };
+        Ok(json!({"name": axis, "type": kind}))
     };
     axes.iter().map(axis).collect()
 }

@@ -93,24 +93,21 @@ pub(crate) fn levels(
 /// By what each dimension of a level is halved, or not.
 fn steps(shape: &[u64], factors: &[u64], depth: Option<Distances>, downsampling: &Downsampling) -> Vec<u64> {
     let dims = shape.len();
-    let mut steps = vec![1; dims];
-    for (dim, _) in
-        [(dims - 2, downsampling.y), (dims - 1, downsampling.x)].into_iter().filter(|(_, is_halved)| *is_halved)
-    {
-        steps[dim] = shape[dim].clamp(1, 2);
-    }
-    if let Some(distances) = depth {
+    let halves_z = depth.is_some_and(|distances| {
         let [z, y, x] = std::array::from_fn(|dim| distances[dim] * factors[dims - 3 + dim] as f64);
-        let is_halved = match downsampling.depth {
+        match downsampling.depth {
             Depth::Never => false,
             Depth::Always => true,
             Depth::Auto => z <= y.max(x),
-        };
-        if is_halved {
-            steps[dims - 3] = shape[dims - 3].clamp(1, 2);
         }
-    }
-    steps
+    });
+    let is_halved = |dim: usize| match dims - dim {
+        1 => downsampling.x,
+        2 => downsampling.y,
+        3 => halves_z,
+        _ => false,
+    };
+    (0..dims).map(|dim| if is_halved(dim) { shape[dim].clamp(1, 2) } else { 1 }).collect()
 }
 
 #[cfg(test)]
