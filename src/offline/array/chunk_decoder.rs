@@ -39,10 +39,8 @@ impl ChunkDecoder {
             BytesCodec::Elements { big_endian } => {
                 let raw_bytes = shape.iter().product::<u64>() as usize * element_bytes;
                 let decoder = Decoder::new(&chain.codec, element_bytes, raw_bytes)?;
-                ElementUnpacker::Elements {
-                    decoder,
-                    turned_bytes: if *big_endian { element.number_bytes() } else { 1 },
-                }
+                let turned_bytes = if *big_endian { element.number_bytes() } else { 1 };
+                ElementUnpacker::Elements { decoder, turned_bytes }
             }
             BytesCodec::Shard(shard) => {
                 ElementUnpacker::Shard(Box::new(ShardDecoder::new(shard, &chain.codec, element, fill)?))

@@ -34,13 +34,8 @@ pub(crate) struct StoredChunk<'a> {
 
 impl Array {
     pub(crate) fn worker(&self) -> Result<DecodeWorker> {
-        Ok(DecodeWorker {
-            decoder: self.chunk_decoder()?,
-            partial: None,
-            cut: Vec::new(),
-            encoded: Vec::new(),
-            raw: Vec::new(),
-        })
+        let (partial, cut, encoded, raw) = Default::default();
+        Ok(DecodeWorker { decoder: self.chunk_decoder()?, partial, cut, encoded, raw })
     }
 
     /// What decodes chunks on a thread that may have had one before.

@@ -134,12 +134,8 @@ impl Index {
 
     /// What is wrong with more than single entries.
     pub(crate) fn broken(&self) -> impl Iterator<Item = &String> {
-        match self {
-            Self::Whole(_) | Self::Table(_) => None,
-            Self::Minishards(found) => Some(found.broken.values()),
-        }
-        .into_iter()
-        .flatten()
+        let found = if let Self::Minishards(found) = self { Some(found) } else { None };
+        found.into_iter().flat_map(|found| found.broken.values())
     }
 
     /// Refuses chunks that share bytes: nothing tells which of them lost its own.

@@ -20,11 +20,7 @@ pub(crate) fn on_fitting_threads<T: Send>(chunk_bytes: usize, work: impl FnOnce(
     }
 }
 
-/// Makes `room` this many bytes long.
-///
-/// # Errors
-///
-/// A reason when this machine does not have as much.
+/// Makes `room` this many bytes long, or says why this machine does not have as much.
 pub(crate) fn resize(room: &mut Vec<u8>, bytes: usize) -> Result<(), String> {
     let more = bytes.saturating_sub(room.len());
     if more >= LARGE_BYTES

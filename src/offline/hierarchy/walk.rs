@@ -97,10 +97,6 @@ impl Tree {
 
     /// Refuses a dataset while a writer is at work in one that lies inside, or that a link inside leads to, where
     /// [`Lock::look_below`] does not go.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Locked`] with the inner one.
     pub(crate) fn check_unwritten(&self) -> Result<()> {
         let groups = self.groups.iter().map(|group| group.path.as_path());
         groups.chain(self.arrays.iter().map(|node| node.array.path())).try_for_each(Lock::look)

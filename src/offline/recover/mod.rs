@@ -203,11 +203,7 @@ fn has_no_frame(old: &Path) -> bool {
     replaceable::is_begun(old) || is_empty_file(old) || frames().is_ok_and(|frames| frames == 0)
 }
 
-/// How many frames there are in all images of this crate's writer.
-///
-/// # Errors
-///
-/// As for a recovery: where nobody can tell.
+/// How many frames there are in all images of this crate's writer. An error where a recovery could not tell either.
 fn frames(root: &Path, tree: &Tree) -> Result<u64> {
     let images = images(root, tree)?;
     if images.iter().all(|image| image.own.complete) {

@@ -121,10 +121,6 @@ impl<'a> FrameNumbers<'a> {
     }
 
     /// The blocks that don't say what is there.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Format`] when more of them are not there than any writer leaves.
     pub(super) fn wrong_blocks(&self, frames: &KnownFrames) -> Result<Vec<u64>> {
         // As the writer stores them; of another's choice nothing is known.
         let codec = self.array.codec();

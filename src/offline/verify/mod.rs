@@ -267,7 +267,8 @@ impl<'a> CheckRun<'a> {
         }
         let absent_chunks = self.absent(node, image, &sums);
         self.records(node)?;
-        let vouches = node.array.metadata().chain.has_checksum();
+        let vouched = [&sums.headers, &sums.packed].map(|chunks| chunks.load(Relaxed)).into_iter().sum();
+        let bare = sums.chunks.load(Relaxed).saturating_sub(vouched);
         Ok(ArrayVerified {
             path: node.name.clone(),
             files: sums.files.load(Relaxed),
@@ -278,13 +279,7 @@ impl<'a> CheckRun<'a> {
             bytes: sums.bytes.load(Relaxed),
             headers: sums.headers.load(Relaxed),
             without_header: absent,
-            without_checksum: if vouches {
-                0
-            } else {
-                [&sums.headers, &sums.packed]
-                    .into_iter()
-                    .fold(sums.chunks.load(Relaxed), |bare, vouched| bare.saturating_sub(vouched.load(Relaxed)))
-            },
+            without_checksum: if node.array.metadata().chain.has_checksum() { 0 } else { bare },
             damage: self.check.findings.damage() - before,
         })
     }
