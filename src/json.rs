@@ -177,6 +177,15 @@ fn as_key(key: String) -> String {
     if key.starts_with('\0') { format!("\0{key}") } else { key }
 }
 
+/// Puts into an object what is known: a `null` is left out.
+pub(crate) fn put_known<const N: usize>(said: &mut Value, more: [(&str, Value); N]) {
+    for (key, value) in more {
+        if !value.is_null() {
+            said[key] = value;
+        }
+    }
+}
+
 /// The document with strings for such tokens; `None` where there are none, and no strings that begin like these.
 fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out: Option<Vec<u8>> = None;

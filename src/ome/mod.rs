@@ -163,15 +163,6 @@ fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() <= EXACT { json!(value as i64) } else { json!(value) }
 }
 
-/// Puts into an object what is known: a `null` is left out.
-fn put_known<const N: usize>(said: &mut Value, more: [(&str, Value); N]) {
-    for (key, value) in more {
-        if !value.is_null() {
-            said[key] = value;
-        }
-    }
-}
-
 /// `attributes.ome` of a root group that holds several images.
 pub(crate) fn collection_attributes(version: OmeVersion) -> Value {
     json!({"version": version, "bioformats2raw.layout": 3})

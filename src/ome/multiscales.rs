@@ -8,9 +8,10 @@
 use serde_json::{Map, Value, json};
 
 use super::grid::PixelGrid;
-use super::{placement, put_known};
+use super::placement;
 use crate::config::{Dim, DimKind, Downsampling, OmeVersion};
 use crate::downsample::Method;
+use crate::json::put_known;
 use crate::words::quoted;
 
 /// What the coordinate system is called in which 0.6 places images.

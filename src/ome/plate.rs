@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::put_known;
 use super::versions::of_part;
 use crate::config::{OmeVersion, Plate, PlateAcquisition};
 use crate::error::{Error, Result};
+use crate::json::put_known;
 use crate::words::quoted;
 
 /// An image of a well.
