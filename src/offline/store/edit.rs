@@ -59,14 +59,10 @@ impl Store {
         let mut values: Vec<(&str, Vec<u8>)> = Vec::new();
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         for &(key, offset, part) in parts {
-            let number = match numbers.get(key) {
-                Some(&number) => number,
-                None => {
-                    values.push((key, self.get(key)?.unwrap_or_default()));
-                    numbers.insert(key, values.len() - 1);
-                    values.len() - 1
-                }
-            };
+            let number = *numbers.entry(key).or_insert(values.len());
+            if number == values.len() {
+                values.push((key, self.get(key)?.unwrap_or_default()));
+            }
             overlay(&mut values[number].1, offset, part)
                 .ok_or_else(|| Error::config("offset", offset, format!("{key} has no memory for a value so long")))?;
         }

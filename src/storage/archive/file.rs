@@ -52,18 +52,10 @@ pub(super) struct Tail {
 impl Archive {
     /// An archive in an empty file, which has, or will have, the name `path`.
     pub(crate) fn begin(file: Arc<File>, path: &Path, uuid: [u8; 16]) -> io::Result<Self> {
+        let (file_system, path) = (FileSystem::of(&file)?, path.to_path_buf());
         let table = Mutex::new(Table { archive: uuid, ..Table::default() });
-        Ok(Self {
-            file_system: FileSystem::of(&file)?,
-            file,
-            path: path.to_path_buf(),
-            direct: OnceLock::new(),
-            tail: Mutex::default(),
-            table,
-            syncs: AtomicBool::new(false),
-            promised: AtomicU64::new(0),
-            poisoned: AtomicBool::new(false),
-        })
+        let (direct, tail, syncs, promised, poisoned) = Default::default();
+        Ok(Self { file, path, file_system, direct, tail, table, syncs, promised, poisoned })
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
