@@ -1,16 +1,13 @@
 //! Which of the ways of repacking is meant, and whether there is something to do.
 
-use std::sync::Arc;
-
 use super::array_notes;
 use super::change::Change;
 use super::design::is_asked_for;
-use super::jobs::{ArrayJob, ArrayJobs, Roots, TO_SHARDS};
+use super::jobs::{ArrayJob, ArrayJobs, Call, TO_SHARDS};
 use super::missing;
 use super::options::{RepackOptions, Sharding};
 use super::refusal::called;
 use super::selection::Selection;
-use super::staging::Staging;
 use super::{groups, nodes, refusal, zarr2_arrays, zarr2_tree};
 use crate::config::OmeVersion;
 use crate::error::{Error, Result};
@@ -51,15 +48,11 @@ pub(super) fn settled(
 
 /// All that there is to do, with what somebody should know of it. Refuses what lacks arrays that its documents promise,
 /// then what holds none, or none that the options are about.
-pub(super) fn jobs(
-    nodes: Vec<Node>,
-    roots: &Roots<'_>,
-    selection: &Selection<'_>,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<ArrayJobs> {
+pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
+    let (selection, options) = (call.selection, call.options());
     let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{}: {note}", quoted(name)));
     let of_nodes: Vec<_> = of_levels.chain(stale::among(&nodes).into_iter().map(Stale::note)).collect();
-    if selection.options.ome == Some(OmeVersion::V0_4) {
+    if options.ome == Some(OmeVersion::V0_4) {
         groups::refuse_old(&nodes)?;
     }
     let has_arrays = nodes.iter().any(|node| node.array().is_some());
@@ -68,32 +61,32 @@ pub(super) fn jobs(
     let flat: Vec<String> = flat(&nodes, selection).map(|node| called(&node.name)).collect();
     let to_zarr2 = zarr2_tree::is_meant(&nodes, selection);
     let of_zarr2 = !to_zarr2 && zarr2_arrays::is_meant(&nodes, selection);
-    if to_zarr2 || of_zarr2 || rules(selection.options.to()).is_tree {
+    if to_zarr2 || of_zarr2 || rules(options.to()).is_tree {
         check_lengths(&nodes, selection)?;
     }
     let mut jobs = if to_zarr2 {
-        zarr2_tree::jobs(nodes, roots, selection, pool)?
+        zarr2_tree::jobs(nodes, call)?
     } else if of_zarr2 {
-        zarr2_arrays::jobs(nodes, roots, selection, pool)?
+        zarr2_arrays::jobs(nodes, call)?
     } else {
-        ArrayJobs::new(nodes, roots, selection, pool)?
+        ArrayJobs::new(nodes, call)?
     };
     jobs.notes.extend(of_nodes);
     jobs.notes.extend(
         flat.into_iter().map(|array| format!("{array} stays as it is: it has no rows and columns, or no element")),
     );
-    if roots.copied {
+    if call.copied {
         jobs.notes.extend(jobs.jobs.iter().filter_map(note_of_image));
-        jobs.notes.extend(jobs.jobs.iter().filter_map(|job| note_of_group(job, roots)));
+        jobs.notes.extend(jobs.jobs.iter().filter_map(|job| note_of_group(job, call)));
     }
     for job in &jobs.jobs {
-        jobs.notes.extend(array_notes::of_job(job, &jobs.groups, selection.options)?);
+        jobs.notes.extend(array_notes::of_job(job, &jobs.groups, options)?);
     }
-    missing::refuse_absent(roots.absent, selection.options)?;
+    missing::refuse_absent(call.absent, options)?;
     match (jobs.jobs.is_empty(), has_arrays) {
         (false, _) => Ok(jobs),
-        (true, true) => Err(refusal::of_nothing(roots.root, &ranks, selection.options)),
-        (true, false) => Err(Error::not_found(roots.root, "holds no array that is read here")),
+        (true, true) => Err(refusal::of_nothing(call.root, &ranks, options)),
+        (true, false) => Err(Error::not_found(call.root, "holds no array that is read here")),
     }
 }
 
@@ -113,11 +106,11 @@ fn note_of_image(job: &ArrayJob) -> Option<String> {
 
 /// The new place of an array at the root, where the format of the result has groups for images. What waits in an array
 /// for such a group made it an image all along.
-fn note_of_group(job: &ArrayJob, roots: &Roots<'_>) -> Option<String> {
+fn note_of_group(job: &ArrayJob, call: &Call<'_>) -> Option<String> {
     let Change { source, target, .. } = &job.change;
-    let is_at_root = source.path() == roots.root && !groups::has_ome_aside(source.attributes());
+    let is_at_root = source.path() == call.root && !groups::has_ome_aside(source.attributes());
     let has_groups = target.layout().rules().is_tree || !target.layout().rules().shares_files;
-    let place = target.path().strip_prefix(Staging::place(roots.staging, "")).ok()?.to_str()?;
+    let place = target.path().strip_prefix(call.place("")).ok()?.to_str()?;
     (is_at_root && has_groups && !place.is_empty())
         .then(|| format!("the array at its root becomes {} of a group", quoted(place)))
 }

@@ -63,30 +63,17 @@ impl ArrayJob {
     }
 
     /// Of an array that becomes what was designed.
-    pub(super) fn of_design(
-        name: String,
-        source: Array,
-        design: Design,
-        roots: &Roots<'_>,
-        options: &RepackOptions,
-        pool: &Arc<rayon::ThreadPool>,
-    ) -> Result<Self> {
-        let target = design.array(&Staging::place(roots.staging, ""));
+    pub(super) fn of_design(name: String, source: Array, design: Design, call: &Call<'_>) -> Result<Self> {
+        let target = design.array(&call.place(""));
         let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
-        let change = Change::new(source, target, Some(design), options, pool.clone())?;
+        let change = Change::new(source, target, Some(design), call.options(), call.pool.clone())?;
         Ok(Self::new(name, Value::Object(document), false, change))
     }
 
     /// Of an array that is as asked for but for the places of chunks, as a call that was killed at its end leaves it.
-    pub(super) fn in_its_place(
-        name: String,
-        source: Array,
-        roots: &Roots<'_>,
-        options: &RepackOptions,
-        pool: &Arc<rayon::ThreadPool>,
-    ) -> Result<Self> {
-        let target = source.moved(roots.root, roots.root);
-        let change = Change::new(source, target, None, options, pool.clone())?;
+    pub(super) fn in_its_place(name: String, source: Array, call: &Call<'_>) -> Result<Self> {
+        let target = source.moved(call.root, call.root);
+        let change = Change::new(source, target, None, call.options(), call.pool.clone())?;
         Ok(Self::new(name, Value::Null, true, change))
     }
 
@@ -116,15 +103,35 @@ impl ResultForm {
     }
 }
 
-/// From where to where.
-#[derive(Debug)]
-pub(super) struct Roots<'a> {
+/// What is to be made of what: the same for all arrays.
+pub(super) struct Call<'a> {
     pub(super) root: &'a Path,
     /// The result is a new dataset.
     pub(super) copied: bool,
     pub(super) staging: &'a Path,
     /// What is promised, not there, and given up.
     pub(super) absent: &'a [Broken],
+    pub(super) selection: &'a Selection<'a>,
+    pub(super) pool: &'a Arc<rayon::ThreadPool>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn options(&self) -> &'a RepackOptions {
+        self.selection.options
+    }
+
+    /// Where the array `name` is made, if it is not changed in place.
+    pub(super) fn place(&self, name: &str) -> PathBuf {
+        Staging::place(self.staging, name)
+    }
+
+    /// Refuses a change in place of an array whose document is about the dataset around it.
+    pub(super) fn refuse_part(&self, source: &Array) -> Result<()> {
+        match self.copied || source.document().starts_with(self.root) {
+            true => Ok(()),
+            false => Err(refusal::of_part(source.path())),
+        }
+    }
 }
 
 /// What makes shards of chunks that are files.
@@ -160,26 +167,19 @@ pub(super) struct ArrayJobs {
 }
 
 impl ArrayJobs {
-    pub(super) fn new(
-        nodes: Vec<Node>,
-        roots: &Roots<'_>,
-        selection: &Selection<'_>,
-        pool: &Arc<rayon::ThreadPool>,
-    ) -> Result<Self> {
-        let options = selection.options;
+    pub(super) fn new(nodes: Vec<Node>, call: &Call<'_>) -> Result<Self> {
+        let (selection, options) = (call.selection, call.options());
         if rules(options.to()).is_tree {
             refuse_volume(options)?;
-            let left_out = LeftOut::of_zarr3(&nodes, selection).with(roots.absent, roots.copied);
-            let mut left = left_of_others(roots.root, &nodes, selection)?;
+            let left_out = LeftOut::of_zarr3(&nodes, selection).with(call.absent, call.copied);
+            let mut left = left_of_others(call.root, &nodes, selection)?;
             left.extend(left_out.paths());
             let mut notes = left_out.notes("zarr3");
-            if roots.copied {
+            if call.copied {
                 let carried: Vec<&str> = nodes::carried(&nodes, selection).map(|node| node.name.as_str()).collect();
                 notes.extend(nodes::notes_of_manifests(&nodes, |node, array| {
                     selection.is_meant(node, array) || carried.contains(&node.name.as_str())
                 }));
-            }
-            if roots.copied {
                 let (documents, told) = two_formats::left_out(&nodes, selection);
                 left.extend(documents);
                 notes.extend(told);
@@ -187,33 +187,31 @@ impl ArrayJobs {
             let is_zarr3 = |array: &Array| !changes_format(array);
             let stay = all_arrays(&nodes).filter(|(_, array)| is_zarr3(array)).map(|(node, _)| node.name.clone());
             let mut names: BTreeSet<String> = stay.collect();
-            let (jobs, mut groups) = of_zarr3(nodes, roots, selection, &left_out, pool, &mut notes)?;
-            let lists = ome_lists::correct(&left_out, &mut groups, roots.root)?;
+            let (jobs, mut groups) = of_zarr3(nodes, call, &left_out, &mut notes)?;
+            let lists = ome_lists::correct(&left_out, &mut groups, call.root)?;
             left.extend(lists.left);
             notes.extend(lists.notes);
             if let Some(version) = options.ome {
-                notes.extend(groups::say_in(&mut groups, version, true, roots.root)?);
+                notes.extend(groups::say_in(&mut groups, version, true, call.root)?);
                 notes.extend(groups::note_of_nothing(&groups));
             }
             notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
-            if !roots.copied {
-                let arrays = jobs.iter().filter(|job| !job.in_place).map(|job| job.change.source.path().to_path_buf());
-                let changed = groups
-                    .iter()
-                    .filter(|group| group.is_new)
-                    .map(|group| super::staging::below(roots.root, &group.name));
-                two_formats::refuse_in_place(arrays.chain(changed))?;
+            if call.copied {
+                groups.iter_mut().for_each(|group| group.consolidate_as_before(call.root, &names));
             } else {
-                groups.iter_mut().for_each(|group| group.consolidate_as_before(roots.root, &names));
+                let arrays = jobs.iter().filter(|job| !job.in_place).map(|job| job.change.source.path().to_path_buf());
+                let changed = groups.iter().filter(|group| group.is_new);
+                let changed = changed.map(|group| super::staging::below(call.root, &group.name));
+                two_formats::refuse_in_place(arrays.chain(changed))?;
             }
             return Ok(Self { jobs, form: ResultForm::Zarr3, groups, left, records: None, files: lists.files, notes });
         }
         let is_kept = |array: &Array| array.layout().dialect == options.to();
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
-            return kept(nodes, roots, selection, pool);
+            return kept(nodes, call);
         }
-        designed(nodes, roots, selection, pool)
+        designed(nodes, call)
     }
 
     /// All else stays as it is.
@@ -249,28 +247,22 @@ fn given_of(volume: &Volume) -> Option<(&'static str, String)> {
 }
 
 /// Arrays of which only chunks change their places. Documents stay as they are.
-fn kept(
-    nodes: Vec<Node>,
-    roots: &Roots<'_>,
-    selection: &Selection<'_>,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<ArrayJobs> {
+fn kept(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     let mut jobs = Vec::new();
-    let options = selection.options;
+    let options = call.options();
     for node in nodes {
-        let is_taken = selection.takes(&node.name);
         let NodeKind::Array(source) = node.kind else { continue };
         let is_image = source.layout().has_index() || (options.is_unsharded() && nodes::is_image(&source));
-        if !is_taken || !is_image {
+        if !call.selection.takes(&node.name) || !is_image {
             continue;
         }
-        let root = if roots.copied { Staging::place(roots.staging, "") } else { roots.root.to_path_buf() };
-        if roots.copied && !source.document().starts_with(roots.root) {
+        let root = if call.copied { call.place("") } else { call.root.to_path_buf() };
+        if call.copied && !source.document().starts_with(call.root) {
             return Err(refusal::of_part(&node.path));
         }
-        let target = source.moved(roots.root, &root);
-        let change = Change::new(*source, target, None, options, pool.clone())?;
-        jobs.push(ArrayJob::new(node.name, Value::Null, !roots.copied, change));
+        let target = source.moved(call.root, &root);
+        let change = Change::new(*source, target, None, options, call.pool.clone())?;
+        jobs.push(ArrayJob::new(node.name, Value::Null, !call.copied, change));
     }
     Ok(ArrayJobs::of_kept(jobs))
 }
@@ -324,8 +316,8 @@ struct Surroundings {
 }
 
 impl Surroundings {
-    fn of(nodes: &[Node], name: &str, roots: &Roots<'_>, selection: &Selection<'_>) -> Result<Self> {
-        let to = selection.options.to();
+    fn of(nodes: &[Node], name: &str, call: &Call<'_>) -> Result<Self> {
+        let to = call.options().to();
         let is_same = |node: &Node| node.array().is_some_and(|array| array.layout().dialect == to);
         let mut image = ImageAttributes::of(nodes, name, to)?;
         if !rules(to).shares_files && nodes.iter().any(|node| node.name == name && is_same(node)) {
@@ -337,12 +329,13 @@ impl Surroundings {
         let is_of_records = |group: &Node| records.is_some_and(|records| records.name == group.name);
         let groups = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_)) && !is_of_records(node));
         let (around, others): (Vec<_>, Vec<_>) = groups.partition(|group| is_above(&group.name, name));
-        let lost = left_out.names().filter(|lost| !roots.copied || selection.takes(lost)).map(str::to_owned).collect();
+        let lost = left_out.names().filter(|lost| !call.copied || call.selection.takes(lost));
+        let lost = lost.map(str::to_owned).collect();
         image.notes.extend(left_out.notes(to.name()));
         image.notes.extend(nodes::note_of_tree(nodes, name, to));
         let is_gone = |node: &Node| node.name == name || left_out.has(&node.name);
         image.notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
-        let mut left = left_of_designed(roots.root, nodes, name)?;
+        let mut left = left_of_designed(call.root, nodes, name)?;
         for group in around.into_iter().chain(others.iter().copied()) {
             left.extend(node::ALL.map(|document| group.path.join(document)));
         }
@@ -362,20 +355,15 @@ fn has_attributes(group: &Node) -> Result<bool> {
 }
 
 /// The one array of a dataset, as the writer would write it.
-fn designed(
-    nodes: Vec<Node>,
-    roots: &Roots<'_>,
-    selection: &Selection<'_>,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<ArrayJobs> {
-    let options = selection.options;
+fn designed(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
+    let options = call.options();
     let to = options.to().name();
-    let name = only_array(&nodes, selection)?;
-    let Surroundings { image, mut left, records, lost, stays } = Surroundings::of(&nodes, &name, roots, selection)?;
+    let name = only_array(&nodes, call.selection)?;
+    let Surroundings { image, mut left, records, lost, stays } = Surroundings::of(&nodes, &name, call)?;
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, NodeKind::Array(_)));
     let Some(Node { path, kind: NodeKind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
-    if !roots.copied && from != options.to() {
+    if !call.copied && from != options.to() {
         let reason = format!(
             "{} is of {}, whose documents have other names; write the result to a new dataset",
             path.display(),
@@ -385,15 +373,13 @@ fn designed(
     }
     let refused = |error| refusal::of_array(error, &name, options);
     let design = Design::new(&source, &image, options, stays.then_some(&*name)).map_err(refused)?;
-    if !roots.copied && is_same(&source, &design.array(roots.root)) {
-        return Ok(ArrayJobs::of_kept(vec![ArrayJob::in_its_place(name, *source, roots, options, pool)?]));
+    if !call.copied && is_same(&source, &design.array(call.root)) {
+        return Ok(ArrayJobs::of_kept(vec![ArrayJob::in_its_place(name, *source, call)?]));
     }
-    if !roots.copied && !source.document().starts_with(roots.root) {
-        return Err(refusal::of_part(&path));
-    }
+    call.refuse_part(&source)?;
     match &lost[..] {
         [] => {}
-        lost if roots.copied => return Err(refusal::of_neighbours(lost, &name, options)),
+        lost if call.copied => return Err(refusal::of_neighbours(lost, &name, options)),
         [lost, ..] => {
             let reason =
                 format!("a call writes one array of {to}, and {} would be lost; write to a new dataset", quoted(lost));
@@ -402,20 +388,18 @@ fn designed(
     }
     left.push(source.document().to_path_buf());
     let notes = image.notes.into_iter().chain(design.notes().to_vec()).collect();
-    let job = ArrayJob::of_design(name, *source, design, roots, options, pool)?;
+    let job = ArrayJob::of_design(name, *source, design, call)?;
     Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes, ..ArrayJobs::of_kept(vec![job]) })
 }
 
 /// The arrays that are meant, and the documents of all groups. `notes`: get what these leave out.
 fn of_zarr3(
     nodes: Vec<Node>,
-    roots: &Roots<'_>,
-    selection: &Selection<'_>,
+    call: &Call<'_>,
     left_out: &LeftOut,
-    pool: &Arc<rayon::ThreadPool>,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<ArrayJob>, Vec<RepackedGroup>)> {
-    let options = selection.options;
+    let (selection, options) = (call.selection, call.options());
     let (mut jobs, mut groups) = (Vec::new(), Vec::new());
     let several = nodes.len() > 1;
     let converted: Vec<String> = converted_groups(&nodes, selection).map(|node| node.name.clone()).collect();
@@ -436,7 +420,7 @@ fn of_zarr3(
         }
         let options = &options_of(source, options, is_carried, selection.stays_files(source));
         let is_new = changes_format(source);
-        if is_new && !roots.copied {
+        if is_new && !call.copied {
             return Err(refusal::in_place(source, options.to()));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
@@ -457,11 +441,11 @@ fn of_zarr3(
             attributes.as_object_mut().into_iter().for_each(groups::take_ome_back);
             groups.push(RepackedGroup { name: String::new(), document: zarr3::group(attributes), is_new: true });
         }
-        let in_place = !roots.copied && document == node.document()?;
-        let path = if in_place { node.path.clone() } else { Staging::place(roots.staging, &name) };
+        let in_place = !call.copied && document == node.document()?;
+        let path = if in_place { node.path.clone() } else { call.place(&name) };
         let target = Array::with(&path, &path, path.join(zarr3::DOCUMENT), metadata);
         let NodeKind::Array(source) = node.kind else { continue };
-        let change = Change::new(*source, target, None, options, pool.clone())?;
+        let change = Change::new(*source, target, None, options, call.pool.clone())?;
         jobs.push(ArrayJob::new(name, document, in_place, change));
     }
     Ok((jobs, groups))

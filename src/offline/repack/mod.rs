@@ -76,7 +76,7 @@ use change::Change;
 use consolidated::Consolidated;
 use copied::CopiedArrays;
 use groups::RepackedGroup;
-use jobs::{ArrayJob, ArrayJobs, ResultForm};
+use jobs::{ArrayJob, ArrayJobs, Call, ResultForm};
 use lanes::ShardLanes;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
@@ -176,9 +176,9 @@ impl Repack {
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
         let arrays = CopiedArrays::among(&nodes, &root);
-        let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
-        let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } =
-            choice::jobs(nodes, &roots, &selection, &pool)?;
+        let (copied, selection) = (out.is_some(), &selection);
+        let call = Call { root: &root, copied, staging: &staging, absent: &absent, selection, pool: &pool };
+        let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } = choice::jobs(nodes, &call)?;
         notes.extend(note.iter().cloned().chain(not_fetched));
         let done = match &out {
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options, &staging)?),

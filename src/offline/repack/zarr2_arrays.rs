@@ -2,12 +2,11 @@
 //! an image, its labels, the fields of a plate. Only their `.zarray` changes, and what `.zmetadata` say of it.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use super::change::is_same;
 use super::design::{self, Design};
 use super::image_attributes::ImageAttributes;
-use super::jobs::{ArrayJob, ArrayJobs, ResultForm, Roots};
+use super::jobs::{ArrayJob, ArrayJobs, Call, ResultForm};
 use super::selection::Selection;
 use super::{nodes, refusal};
 use crate::error::Result;
@@ -33,38 +32,27 @@ fn images<'a>(nodes: &'a [Node], selection: &Selection<'_>) -> impl Iterator<Ite
 }
 
 /// The arrays that change.
-pub(super) fn jobs(
-    nodes: Vec<Node>,
-    roots: &Roots<'_>,
-    selection: &Selection<'_>,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<ArrayJobs> {
-    let options = selection.options;
-    let names: HashSet<String> = images(&nodes, selection).map(|(node, _)| node.name.clone()).collect();
+pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
+    let options = call.options();
+    let names: HashSet<String> = images(&nodes, call.selection).map(|(node, _)| node.name.clone()).collect();
     let mut arrays = Vec::new();
-    for Node { name, path, kind } in nodes {
+    for Node { name, kind, .. } in nodes {
         let NodeKind::Array(source) = kind else { continue };
         if !names.contains(&name) {
             continue;
         }
-        if !roots.copied && !source.document().starts_with(roots.root) {
-            return Err(refusal::of_part(&path));
-        }
-        let said = ImageAttributes::default();
-        let design = Design::new(&source, &said, options, Some(&name));
+        call.refuse_part(&source)?;
+        let design = Design::new(&source, &ImageAttributes::default(), options, Some(&name));
         let design = design.map_err(|error| refusal::of_array(error, &name, options))?;
         arrays.push((name, *source, design));
     }
-    if !roots.copied && arrays.iter().all(|(_, source, design)| is_same(source, &design.array(roots.root))) {
-        let kept =
-            arrays.into_iter().map(|(name, source, _)| ArrayJob::in_its_place(name, source, roots, options, pool));
+    if !call.copied && arrays.iter().all(|(_, source, design)| is_same(source, &design.array(call.root))) {
+        let kept = arrays.into_iter().map(|(name, source, _)| ArrayJob::in_its_place(name, source, call));
         return Ok(ArrayJobs::of_kept(kept.collect::<Result<_>>()?));
     }
     let left = arrays.iter().map(|(_, source, _)| source.document().to_path_buf()).collect();
     let notes = arrays.iter().flat_map(|(_, _, design)| design.notes().to_vec()).collect();
-    let jobs = arrays
-        .into_iter()
-        .map(|(name, source, design)| ArrayJob::of_design(name, source, design, roots, options, pool));
+    let jobs = arrays.into_iter().map(|(name, source, design)| ArrayJob::of_design(name, source, design, call));
     let jobs = jobs.collect::<Result<_>>()?;
     Ok(ArrayJobs { form: ResultForm::Designed, left, notes, ..ArrayJobs::of_kept(jobs) })
 }

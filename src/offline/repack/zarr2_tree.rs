@@ -3,16 +3,14 @@
 //! are, as beside an image of any format.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde_json::json;
 
 use super::change::Change;
 use super::design::refuse_lacking;
-use super::jobs::{ArrayJob, ArrayJobs, ResultForm, Roots, group_of_zarr3};
+use super::jobs::{ArrayJob, ArrayJobs, Call, ResultForm, group_of_zarr3};
 use super::left_out::LeftOut;
 use super::selection::Selection;
-use super::staging::Staging;
 use super::{groups, nodes, ome_lists, refusal, target};
 use crate::config::{Codec, OmeVersion};
 use crate::error::{Error, Result};
@@ -44,23 +42,18 @@ fn is_taken(node: &Node, selection: &Selection<'_>) -> bool {
 }
 
 /// The arrays and the groups that become others. Arrays that are of Zarr v2 already go along as they are.
-pub(super) fn jobs(
-    nodes: Vec<Node>,
-    roots: &Roots<'_>,
-    selection: &Selection<'_>,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<ArrayJobs> {
-    let options = selection.options;
-    if !roots.copied {
+pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
+    let (selection, options) = (call.selection, call.options());
+    if !call.copied {
         let from = nodes::all_arrays(&nodes).find(|(_, array)| array.layout().rules().is_tree);
         let reason = format!(
             "{} is of {}, whose documents have other names; write the result to a new dataset",
-            roots.root.display(),
+            call.root.display(),
             from.map_or(options.to(), |(_, array)| array.layout().dialect)
         );
         return Err(Error::config("dialect", options.to(), reason));
     }
-    let left_out = LeftOut::of_zarr2(&nodes, selection).with(roots.absent, true);
+    let left_out = LeftOut::of_zarr2(&nodes, selection).with(call.absent, true);
     let (mut jobs, mut groups) = (Vec::new(), Vec::new());
     let mut left: Vec<PathBuf> = left_out.paths().collect();
     let mut notes = left_out.notes(options.to().name());
@@ -75,35 +68,29 @@ pub(super) fn jobs(
                 left.extend([zarr2::ARRAY, zarr2::ATTRIBUTES].map(|name| node.path.join(name)));
                 let target =
                     metadata(source, selection).map_err(|error| refusal::of_array(error, &node.name, options))?;
-                jobs.push(job(node, target, roots, selection, pool)?);
+                jobs.push(job(node, target, call)?);
             }
             _ => {}
         }
     }
-    let lists = ome_lists::correct(&left_out, &mut groups, roots.root)?;
+    let lists = ome_lists::correct(&left_out, &mut groups, call.root)?;
     left.extend(lists.left);
     notes.extend(lists.notes);
     // What 0.6 has and 0.5 has not, 0.4 has not either.
-    notes.extend(groups::say_in(&mut groups, OmeVersion::V0_5, options.ome.is_some(), roots.root)?);
-    groups::refuse_taken(&groups, roots.root)?;
+    notes.extend(groups::say_in(&mut groups, OmeVersion::V0_5, options.ome.is_some(), call.root)?);
+    groups::refuse_taken(&groups, call.root)?;
     Ok(ArrayJobs { jobs, form: ResultForm::Zarr2, groups, left, records: None, files: lists.files, notes })
 }
 
-fn job(
-    node: Node,
-    target: Metadata,
-    roots: &Roots<'_>,
-    selection: &Selection<'_>,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<ArrayJob> {
+fn job(node: Node, target: Metadata, call: &Call<'_>) -> Result<ArrayJob> {
     let Node { name, kind: NodeKind::Array(source), .. } = node else { unreachable!("the caller has looked") };
     let document = json!({
         "array": zarr2::array(&target, &target.layout.shape),
         "attributes": source.attributes(),
     });
-    let path = Staging::place(roots.staging, &name);
+    let path = call.place(&name);
     let target = Array::with(&path, &path, path.join(zarr2::ARRAY), target);
-    let change = Change::new(*source, target, None, selection.options, pool.clone())?;
+    let change = Change::new(*source, target, None, call.options(), call.pool.clone())?;
     Ok(ArrayJob::new(name, document, false, change))
 }
 
