@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::change::Change;
 use super::refusal::called;
 use super::rest::Rest;
 use crate::error::{Error, Result};
@@ -47,7 +46,7 @@ impl CopiedArrays {
         self.0.retain(|CopiedArray { path, array, .. }| {
             let folder = array.as_ref().map_or(path.as_path(), Array::folder);
             !rest.left.iter().any(|left| folder.starts_with(left))
-                && !rest.changes.iter().any(|change| change.source.path() == path)
+                && !rest.changes().any(|change| change.source.path() == path)
         });
         self
     }
@@ -70,13 +69,13 @@ impl CopiedArrays {
     }
 
     /// Refuses a change in place of what links among the files of these lead to: what is not chosen is left alone.
-    pub(super) fn refuse_shared(&self, changes: &[&Change]) -> Result<()> {
+    pub(super) fn refuse_shared(&self, rest: &Rest<'_>) -> Result<()> {
         for array in self.0.iter().filter_map(|copied| copied.array.as_ref()) {
             // What can't be listed is no matter of a call that leaves it alone.
             let files = array.files_and_hidden().map_or_else(|_| Vec::new(), |(files, _)| files);
             for link in links_to_chunks(array, &files) {
                 let Ok(end) = link.canonicalize() else { continue };
-                if changes.iter().any(|change| end.starts_with(change.source.folder())) {
+                if rest.changes().any(|change| end.starts_with(change.source.folder())) {
                     let reason = "is a link into an array that is to change, and would lead to something else; choose \
                                   both arrays, or put a copy in the link's place";
                     return Err(Error::conflict(link, reason));

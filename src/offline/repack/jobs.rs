@@ -167,6 +167,11 @@ pub(super) struct ArrayJobs {
 }
 
 impl ArrayJobs {
+    /// The arrays that are made anew, rather than changed file by file.
+    pub(super) fn rebuilt(&self) -> impl Iterator<Item = &ArrayJob> {
+        self.jobs.iter().filter(|job| !job.in_place)
+    }
+
     pub(super) fn new(nodes: Vec<Node>, call: &Call<'_>) -> Result<Self> {
         let (selection, options) = (call.selection, call.options());
         if rules(options.to()).is_tree {

@@ -57,7 +57,7 @@ mod zarr2_tree;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value, json};
@@ -66,7 +66,6 @@ use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
 use crate::format::zarr3;
 use crate::fs::{self as os, Lock};
-use crate::offline::array::Array;
 use crate::offline::hierarchy::walk;
 use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
@@ -75,7 +74,6 @@ use crate::sync::Unpoisoned;
 use change::Change;
 use consolidated::Consolidated;
 use copied::CopiedArrays;
-use groups::RepackedGroup;
 use jobs::{ArrayJob, ArrayJobs, Call, ResultForm};
 use lanes::ShardLanes;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
@@ -83,7 +81,7 @@ pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
 use selection::Selection;
 use settle::Mentions;
-use shard::{ShardOutcome, Totals};
+use shard::ShardOutcome;
 use staging::{Staging, below};
 
 /// A repacking that was checked and can be run.
@@ -103,23 +101,13 @@ pub struct Repack {
     out: Option<PathBuf>,
     staging: PathBuf,
     options: RepackOptions,
-    jobs: Vec<ArrayJob>,
-    form: ResultForm,
-    groups: Vec<RepackedGroup>,
-    /// What is there only in the old format, and not copied.
-    left: Vec<PathBuf>,
-    /// The folder of records that go with an image which becomes a dataset of its own.
-    records: Option<PathBuf>,
+    plan: ArrayJobs,
     /// Links that become what they lead to.
     followed: HashSet<PathBuf>,
-    /// Files that take the places of others, by their names below the dataset.
-    files: Vec<(String, Vec<u8>)>,
     todo: Vec<(usize, Vec<u64>)>,
     counters: ProgressCounters,
     /// An earlier call made the new dataset.
     done: Option<EarlierResult>,
-    /// What somebody should know who reads the result.
-    notes: Vec<String>,
     _lock: Option<Lock>,
 }
 
@@ -178,38 +166,22 @@ impl Repack {
         let arrays = CopiedArrays::among(&nodes, &root);
         let (copied, selection) = (out.is_some(), &selection);
         let call = Call { root: &root, copied, staging: &staging, absent: &absent, selection, pool: &pool };
-        let ArrayJobs { mut jobs, form, groups, left, records, files, mut notes } = choice::jobs(nodes, &call)?;
-        notes.extend(note.iter().cloned().chain(not_fetched));
+        let mut plan = choice::jobs(nodes, &call)?;
+        plan.notes.extend(note.iter().cloned().chain(not_fetched));
         let done = match &out {
-            Some(out) if is_there => Some(done_before(out, &root, &jobs, options, &staging)?),
+            Some(out) if is_there => Some(done_before(out, &root, &plan.jobs, options, &staging)?),
             _ => None,
         };
         if done.is_none() {
             // A call in place that was killed may have left new chunks beside the old count.
             let was_begun = out.is_none() && staging.exists();
-            jobs.iter_mut().try_for_each(|job| job.look_for_lost(options, was_begun))?;
+            plan.jobs.iter_mut().try_for_each(|job| job.look_for_lost(options, was_begun))?;
         }
-        let todo = todo(&jobs)?;
-        let pixels = todo.iter().map(|(job, position)| jobs[*job].change.pixel_bytes(position));
+        let todo = todo(&plan.jobs)?;
+        let pixels = todo.iter().map(|(job, position)| plan.jobs[*job].change.pixel_bytes(position));
         let counters = ProgressCounters::of(pixels.fold(0, u64::saturating_add));
-        let mut repack = Self {
-            root,
-            out,
-            staging,
-            options: options.clone(),
-            jobs,
-            form,
-            groups,
-            left,
-            records,
-            followed: HashSet::new(),
-            files,
-            todo,
-            counters,
-            done,
-            notes,
-            _lock: lock,
-        };
+        let (options, followed) = (options.clone(), HashSet::new());
+        let mut repack = Self { root, out, staging, options, plan, followed, todo, counters, done, _lock: lock };
         repack.refuse_at_once(arrays)?;
         Ok(repack)
     }
@@ -220,30 +192,30 @@ impl Repack {
         if self.done.is_some() {
             return Ok(());
         }
-        let changes = self.changes();
-        let rest = self.rest(&changes);
+        let rest = self.rest();
         let copied = arrays.copied_by(&rest);
         let Some(out) = &self.out else {
-            self.jobs.iter().try_for_each(|job| places::refuse_outside(&self.root, &job.change, job.in_place))?;
-            copied.refuse_shared(&changes)?;
-            return consolidated::refuse_broken(&self.root, &self.groups);
+            let mut jobs = self.plan.jobs.iter();
+            jobs.try_for_each(|job| places::refuse_outside(&self.root, &job.change, job.in_place))?;
+            copied.refuse_shared(&rest)?;
+            return consolidated::refuse_broken(&self.root, &self.plan.groups);
         };
         self.followed = copied.links(&rest)?;
-        self.notes.extend(copied.note());
-        if is_archive_name(out) { self.rest(&self.changes()).refuse_links() } else { Ok(()) }
+        self.plan.notes.extend(copied.note());
+        if is_archive_name(out) { self.rest().refuse_links() } else { Ok(()) }
     }
 
-    /// What is worth knowing of the arrays that are repacked, as sentences: see [`Array::notes`]; and which arrays are
-    /// left out.
+    /// What is worth knowing of the arrays that are repacked, as sentences: see
+    /// [`Array::notes`](super::Array::notes); and which arrays are left out.
     ///
     /// # Errors
     ///
-    /// As for [`Array::notes`].
+    /// As for [`Array::notes`](super::Array::notes).
     pub fn notes(&self) -> Result<Vec<String>> {
-        let mut notes = self.notes.clone();
-        let documents = self.jobs.iter().map(|job| job.change.source.document());
+        let mut notes = self.plan.notes.clone();
+        let documents = self.plan.jobs.iter().map(|job| job.change.source.document());
         notes.extend(places::note_of_owner(documents.chain([&*self.root])).filter(|_| self.out.is_none()));
-        for job in &self.jobs {
+        for job in &self.plan.jobs {
             let of = if job.name.is_empty() { String::new() } else { format!("{}: ", job.name) };
             // Nobody else writes it while this holds its lock.
             let said = job.change.source.notes_while(false)?.into_iter().chain(job.given_up.note());
@@ -251,8 +223,7 @@ impl Repack {
             notes.extend(said.chain(beyond).map(|note| of.clone() + &note));
         }
         if self.done.is_none() {
-            let changes = self.changes();
-            let odd = self.copied(&changes).iter().map(Rest::odd).collect::<Result<Vec<_>>>()?;
+            let odd = self.copied().iter().map(Rest::odd).collect::<Result<Vec<_>>>()?;
             let note = |path: PathBuf| format!("{} is neither a file nor a folder, and is left out", path.display());
             notes.extend(odd.into_iter().flatten().map(note));
         }
@@ -260,13 +231,13 @@ impl Repack {
     }
 
     /// Of what the result has the files that are no shards: of the dataset, or of each array that is rebuilt.
-    fn copied<'a>(&'a self, changes: &'a [&'a Change]) -> Vec<Rest<'a>> {
-        if self.out.is_some() || self.form == ResultForm::Designed {
-            return vec![self.rest(changes)];
-        }
-        let jobs = self.jobs.iter().filter(|job| !job.in_place);
-        jobs.map(|job| Rest { root: job.change.source.path(), left: &[], records: None, ..self.rest(changes) })
-            .collect()
+    fn copied(&self) -> Vec<Rest<'_>> {
+        if self.is_whole() { vec![self.rest()] } else { self.plan.rebuilt().map(|job| self.rest_of(job)).collect() }
+    }
+
+    /// Whether all of the dataset is made anew: a dialect other than Zarr v3 has its arrays in no folders of their own.
+    fn is_whole(&self) -> bool {
+        self.out.is_some() || self.plan.form == ResultForm::Designed
     }
 
     /// Repacks. Several shards are in the making at once, each with several chunks on their way.
@@ -287,14 +258,13 @@ impl Repack {
             let (shards_found, bytes_pixels) = (self.todo.len() as u64, self.counters.total());
             return Ok(RepackSummary { shards_found, bytes_pixels, already_done: true, ..RepackSummary::default() });
         }
-        let staged = self.out.is_some() || self.jobs.iter().any(|job| !job.in_place);
+        let staged = self.out.is_some() || self.plan.rebuilt().next().is_some();
         if self.options.space == SpaceCheck::Estimated {
-            let is_copied = self.out.is_some() || (staged && self.form == ResultForm::Designed);
             space::SpaceNeeds {
-                jobs: &self.jobs,
+                jobs: &self.plan.jobs,
                 todo: &self.todo,
                 lanes: self.lanes()?.count as u64,
-                copied: is_copied.then_some(&self.root),
+                copied: self.is_whole().then_some(&self.root),
                 result: self.out.as_ref().unwrap_or(&self.root),
             }
             .check()?;
@@ -306,23 +276,22 @@ impl Repack {
         if !staged {
             // A call that was killed after the new arrays had taken their places left the old ones there.
             if self.staging.exists() {
-                Consolidated::of(&self.root, &self.groups, &self.staging)?.bring_back()?;
+                self.consolidated()?.bring_back()?;
             }
             Staging::discard(&self.staging)?;
             let summary = self.make_shards()?;
             self.mentions().put_groups(&self.root)?;
-            Consolidated::of(&self.root, &self.groups, &self.staging)?.refresh()?;
+            self.consolidated()?.refresh()?;
             return Ok(summary);
         }
-        let sources: Vec<&Array> = self.jobs.iter().map(|job| &job.change.source).collect();
-        let source_files = receipt::of_source(&self.root, &sources)?;
+        let source_files = receipt::of_source(&self.root, &self.plan.jobs)?;
         let staging = Staging::open(&self.staging, &self.journal()?, self.options.sync)?;
         let summary = self.make_shards()?;
         self.complete(&staging)?;
         match &self.out {
             Some(out) => {
                 let tree = staging.tree();
-                let folder = self.jobs.first().map_or(&*tree, |job| job.change.target.folder());
+                let folder = self.plan.jobs.first().map_or(&*tree, |job| job.change.target.folder());
                 let origin =
                     receipt::Origin { source: &self.root, source_files: &source_files, options: &self.options };
                 if is_archive_name(out) {
@@ -332,8 +301,8 @@ impl Repack {
                     os::publish_new(&tree, out)?;
                 }
             }
-            None if self.form == ResultForm::Designed => {
-                let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
+            None if self.is_whole() => {
+                let consolidated = self.consolidated()?;
                 consolidated.set_aside()?;
                 places::take(&staging.tree(), &self.root)?;
                 self.mentions().put_around()?;
@@ -349,7 +318,7 @@ impl Repack {
     /// folders of their arrays, all are one.
     fn journal(&self) -> Result<Map<String, Value>> {
         let mut arrays = Map::new();
-        for job in self.jobs.iter().filter(|job| !job.in_place) {
+        for job in self.plan.rebuilt() {
             let source = &job.change.source;
             let entry = json!({
                 "source": source.path().display().to_string(),
@@ -360,15 +329,19 @@ impl Repack {
             });
             arrays.insert(job.name.clone(), entry);
         }
-        Ok(if self.form.is_tree() { arrays } else { Map::from_iter([(String::new(), Value::Object(arrays))]) })
+        Ok(if self.plan.form.is_tree() { arrays } else { Map::from_iter([(String::new(), Value::Object(arrays))]) })
     }
 
     fn mentions(&self) -> Mentions<'_> {
-        Mentions { root: &self.root, jobs: &self.jobs, groups: &self.groups, form: self.form }
+        Mentions { root: &self.root, plan: &self.plan }
+    }
+
+    fn consolidated(&self) -> Result<Consolidated> {
+        Consolidated::of(&self.root, &self.plan.groups, &self.staging)
     }
 
     fn changes(&self) -> Vec<&Change> {
-        self.jobs.iter().map(|job| &job.change).collect()
+        self.plan.jobs.iter().map(|job| &job.change).collect()
     }
 
     fn lanes(&self) -> Result<ShardLanes> {
@@ -376,53 +349,45 @@ impl Repack {
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
-        let (totals, chunk_files) = (Mutex::new(Totals::default()), AtomicU64::new(0));
+        let changed = self.plan.groups.iter().filter(|group| self.out.is_none() && group.is_new);
+        let (groups_changed, bytes_pixels) = (changed.count() as u64, self.counters.total());
+        let summary = Mutex::new(RepackSummary { groups_changed, bytes_pixels, ..RepackSummary::default() });
         let made = |job: usize, outcome: ShardOutcome| {
-            if !self.jobs[job].change.target.layout().has_index() && !matches!(outcome, ShardOutcome::Empty) {
-                chunk_files.fetch_add(1, Relaxed);
+            let (job, mut summary) = (&self.plan.jobs[job], summary.lock().unpoisoned());
+            if !job.change.target.layout().has_index() && !matches!(outcome, ShardOutcome::Empty) {
+                summary.chunk_files += 1;
             }
-            self.jobs[job].chunks.fetch_add(outcome.chunks(), Relaxed);
-            totals.lock().unpoisoned().add(outcome);
+            job.chunks.fetch_add(outcome.chunks(), Relaxed);
+            summary.add(outcome);
         };
         self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;
-        let Totals { shards_written, shards_found, chunks, bytes } = totals.into_inner().unpoisoned();
-        let (chunk_files, bytes_pixels) = (chunk_files.into_inner(), self.counters.total());
-        let changed = self.groups.iter().filter(|group| self.out.is_none() && group.is_new);
-        let (groups_changed, already_done) = (changed.count() as u64, false);
-        Ok(RepackSummary {
-            shards_written,
-            shards_found,
-            chunk_files,
-            chunks,
-            bytes,
-            bytes_pixels,
-            groups_changed,
-            already_done,
-        })
+        Ok(summary.into_inner().unpoisoned())
     }
 
     /// What the result has of the dataset as it is.
-    fn rest<'a>(&'a self, changes: &'a [&'a Change]) -> Rest<'a> {
-        let (left, records, followed) = (&self.left[..], self.records.as_deref(), &self.followed);
-        Rest { root: &self.root, changes, left, records, followed, sync: self.options.sync }
+    fn rest(&self) -> Rest<'_> {
+        let (ArrayJobs { jobs, left, records, .. }, followed) = (&self.plan, &self.followed);
+        Rest { root: &self.root, jobs, left, records: records.as_deref(), followed, sync: self.options.sync }
+    }
+
+    /// The same of an array that is made anew where all around it stays.
+    fn rest_of<'a>(&'a self, job: &'a ArrayJob) -> Rest<'a> {
+        Rest { root: job.change.source.path(), left: &[], records: None, ..self.rest() }
     }
 
     /// Brings what is no shard into the folder: other files, and at last the documents.
     fn complete(&self, staging: &Staging) -> Result<()> {
         let tree = staging.tree();
-        let changes = self.changes();
-        let is_whole = self.out.is_some() || self.form == ResultForm::Designed;
-        if is_whole {
-            self.rest(&changes).copy(&tree)?;
-            self.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
+        if self.is_whole() {
+            self.rest().copy(&tree)?;
+            self.plan.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
         }
-        for job in self.jobs.iter().filter(|job| !job.in_place) {
-            match self.form {
+        for job in self.plan.rebuilt() {
+            match self.plan.form {
                 ResultForm::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
-                    if !is_whole {
-                        let (root, rest) = (job.change.source.path(), self.rest(&changes));
-                        Rest { root, left: &[], records: None, ..rest }.copy(&place)?;
+                    if !self.is_whole() {
+                        self.rest_of(job).copy(&place)?;
                     }
                     let old = job.change.source.document();
                     let mut document = job.document.clone();
@@ -441,7 +406,7 @@ impl Repack {
                 }
             }
         }
-        if is_whole {
+        if self.is_whole() {
             self.mentions().put_groups(&tree)?;
             // From the inside out.
             let groups: Vec<_> = self.mentions().groups_in(&tree).collect();
@@ -453,9 +418,9 @@ impl Repack {
 
     /// Lets the new arrays take the places of the old ones.
     fn exchange(&self) -> Result<()> {
-        let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
+        let consolidated = self.consolidated()?;
         consolidated.set_aside()?;
-        for job in self.jobs.iter().filter(|job| !job.in_place) {
+        for job in self.plan.rebuilt() {
             let made = Staging::place(&self.staging, &job.name);
             places::take(&made, &below(&self.root, &job.name))?;
         }
@@ -472,8 +437,7 @@ fn done_before(
     options: &RepackOptions,
     staging: &Path,
 ) -> Result<EarlierResult> {
-    let sources: Vec<&Array> = jobs.iter().map(|job| &job.change.source).collect();
-    match receipt::is_of(out, root, &sources, options)? {
+    match receipt::is_of(out, root, jobs, options)? {
         true if Staging::is_left(staging)? => Ok(EarlierResult::Untidy),
         true => Ok(EarlierResult::Tidy),
         false => Err(Error::exists_for_good(out)),

@@ -11,18 +11,18 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::jobs::ArrayJob;
 use super::listing::FileListing;
 use super::options::RepackOptions;
 use crate::error::{Error, Result};
 use crate::fnv;
 use crate::fs::{self as os, document};
-use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
 const VERSION: u64 = 3;
 
 /// Whether `out` is what the call would make.
-pub(super) fn is_of(out: &Path, source: &Path, arrays: &[&Array], options: &RepackOptions) -> Result<bool> {
+pub(super) fn is_of(out: &Path, source: &Path, jobs: &[ArrayJob], options: &RepackOptions) -> Result<bool> {
     let mut result = FileListing::of(out)?;
     let [receipt] = &result.receipts[..] else { return Ok(false) };
     let Some(known) = document::read(receipt)? else { return Ok(false) };
@@ -32,13 +32,13 @@ pub(super) fn is_of(out: &Path, source: &Path, arrays: &[&Array], options: &Repa
         && known["version"] == VERSION
         && known["call"] == call(source, options)
         && known["files"] == result.fingerprint()
-        && known["source_files"] == of_source(source, arrays)?)
+        && known["source_files"] == of_source(source, jobs)?)
 }
 
 /// What the files of a dataset, and those of others that its manifests name, are like now.
-pub(super) fn of_source(source: &Path, arrays: &[&Array]) -> Result<String> {
+pub(super) fn of_source(source: &Path, jobs: &[ArrayJob]) -> Result<String> {
     let mut listing = FileListing::of(source)?;
-    arrays.iter().try_for_each(|array| listing.add_references(array))?;
+    jobs.iter().try_for_each(|job| listing.add_references(&job.change.source))?;
     Ok(listing.fingerprint())
 }
 

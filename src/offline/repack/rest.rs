@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use super::change::Change;
+use super::jobs::ArrayJob;
 use super::shard::{copy_range, same_bytes};
 use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
@@ -20,7 +21,7 @@ use crate::offline::hierarchy::RECEIPT;
 pub(super) struct Rest<'a> {
     /// The dataset or array, by its path without links.
     pub(super) root: &'a Path,
-    pub(super) changes: &'a [&'a Change],
+    pub(super) jobs: &'a [ArrayJob],
     pub(super) left: &'a [PathBuf],
     /// The folder of records that stand at the root of the copy.
     pub(super) records: Option<&'a Path>,
@@ -30,6 +31,10 @@ pub(super) struct Rest<'a> {
 }
 
 impl Rest<'_> {
+    pub(super) fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.jobs.iter().map(|job| &job.change)
+    }
+
     /// Copies everything that is no shard of an array that changes, and no document that is rewritten, nor in `left`.
     pub(super) fn copy(&self, to: &Path) -> Result<()> {
         self.folder(self.root, to, 0)?;
@@ -122,7 +127,7 @@ impl Rest<'_> {
         if is_folder && !is_link {
             return Ok(Fate::Folder);
         }
-        if self.changes.iter().any(|change| is_rebuilt(change, entry)) {
+        if self.changes().any(|change| is_rebuilt(change, entry)) {
             // Also where a link leads to a shard: the new shard stands there already.
             return Ok(Fate::Left);
         }
@@ -153,7 +158,7 @@ impl Rest<'_> {
         };
         let is_among = |place: &Path| end.starts_with(place) || link.starts_with(place);
         let is_copied = end.starts_with(self.root)
-            && !self.changes.iter().any(|change| end.starts_with(change.source.folder()))
+            && !self.changes().any(|change| end.starts_with(change.source.folder()))
             && !self.left.iter().any(|left| end.starts_with(left))
             && !self.records.is_some_and(is_among);
         // Behind another link, it may be copied to another place.
@@ -168,12 +173,12 @@ impl Rest<'_> {
     /// Whether a link to a folder leads to arrays that change, or to chunks of one: what they become stands in a folder
     /// of that name.
     fn is_around_change(&self, link: &Path) -> bool {
-        self.changes.iter().any(|change| change.source.path().starts_with(link)) || self.is_of_changed_chunks(link)
+        self.changes().any(|change| change.source.path().starts_with(link)) || self.is_of_changed_chunks(link)
     }
 
     /// Whether chunks of an array that changes stand in a folder, or would.
     fn is_of_changed_chunks(&self, folder: &Path) -> bool {
-        self.changes.iter().any(|change| {
+        self.changes().any(|change| {
             let key = folder.strip_prefix(change.source.folder());
             key.is_ok_and(|key| is_of_chunks(&change.source, key))
         })

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::groups::{OME, RepackedGroup, drop_empty_own};
-use super::jobs::{ArrayJob, ResultForm};
+use super::jobs::{ArrayJob, ArrayJobs, ResultForm};
 use super::nodes::is_above;
 use super::staging::{below, is_behind_link};
 use super::{consolidated, documents};
@@ -20,21 +20,19 @@ use crate::fs::document;
 pub(super) struct Mentions<'a> {
     /// Where the dataset stands that is repacked.
     pub(super) root: &'a Path,
-    pub(super) jobs: &'a [ArrayJob],
-    pub(super) groups: &'a [RepackedGroup],
-    pub(super) form: ResultForm,
+    pub(super) plan: &'a ArrayJobs,
 }
 
 impl<'a> Mentions<'a> {
     /// The groups that are part of the result at `root`: where a link was copied, what it leads to is not changed.
     pub(super) fn groups_in(&self, root: &Path) -> impl Iterator<Item = &'a RepackedGroup> {
         let is_copy = root != self.root;
-        self.groups.iter().filter(move |group| !(is_copy && is_behind_link(root, &group.name)))
+        self.plan.groups.iter().filter(move |group| !(is_copy && is_behind_link(root, &group.name)))
     }
 
     /// Corrects what groups in the dataset at `root` say of arrays that have changed.
     pub(super) fn put_groups(&self, root: &Path) -> Result<()> {
-        for job in self.jobs {
+        for job in &self.plan.jobs {
             // An image that becomes a dataset of its own has its records at the root.
             let is_moved = job.change.design.as_ref().is_some_and(|design| design.stays().is_none());
             let array = if is_moved { None } else { job.change.source.path().strip_prefix(self.root).ok() };
@@ -45,9 +43,10 @@ impl<'a> Mentions<'a> {
                 documents::put(&below(root, &job.name).join(zarr3::DOCUMENT), &document)?;
             }
         }
-        match self.form {
-            ResultForm::Zarr3 => self.groups_in(root).try_for_each(|group| put_group(group, root, self.jobs))?,
-            ResultForm::Zarr2 => put_zarr2_groups(root, &self.groups_in(root).collect::<Vec<_>>(), self.jobs)?,
+        let jobs = &self.plan.jobs;
+        match self.plan.form {
+            ResultForm::Zarr3 => self.groups_in(root).try_for_each(|group| put_group(group, root, jobs))?,
+            ResultForm::Zarr2 => put_zarr2_groups(root, &self.groups_in(root).collect::<Vec<_>>(), jobs)?,
             ResultForm::Kept => self.put_said(root)?,
             ResultForm::Designed => {}
         }
@@ -80,7 +79,7 @@ impl<'a> Mentions<'a> {
     /// The documents in which this crate's writer speaks of the arrays, and of which.
     fn said(&self) -> Result<BTreeMap<PathBuf, Vec<&'a ArrayJob>>> {
         let mut documents: BTreeMap<PathBuf, Vec<&'a ArrayJob>> = BTreeMap::new();
-        for job in self.jobs.iter().filter(|job| job.change.source.is_image()) {
+        for job in self.plan.jobs.iter().filter(|job| job.change.source.is_image()) {
             if let Some((document, _)) = job.change.source.said()? {
                 documents.entry(document).or_default().push(job);
             }
@@ -90,9 +89,8 @@ impl<'a> Mentions<'a> {
 
     /// Corrects what the groups in `tree` say of an array that keeps its place among others.
     pub(super) fn refresh_around(&self, tree: &Path) -> Result<()> {
-        let stays =
-            self.jobs.iter().any(|job| job.change.design.as_ref().is_some_and(|design| design.stays().is_some()));
-        if stays { self.put_said(tree) } else { Ok(()) }
+        let mut designs = self.plan.jobs.iter().filter_map(|job| job.change.design.as_ref());
+        if designs.any(|design| design.stays().is_some()) { self.put_said(tree) } else { Ok(()) }
     }
 }
 

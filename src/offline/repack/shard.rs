@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::change::{Change, Work};
 use super::chunks::SourceChunk;
+use super::options::RepackSummary;
 use super::progress::Tally;
 use super::source_file::SourceFile;
 use super::writer::{ShardWriter, WrittenChunk, about};
@@ -47,16 +48,7 @@ impl ShardOutcome {
     }
 }
 
-/// What the shards that were made add up to.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Totals {
-    pub(crate) shards_written: u64,
-    pub(crate) shards_found: u64,
-    pub(crate) chunks: u64,
-    pub(crate) bytes: u64,
-}
-
-impl Totals {
+impl RepackSummary {
     pub(crate) fn add(&mut self, outcome: ShardOutcome) {
         match outcome {
             ShardOutcome::Written { chunks, bytes } => {
