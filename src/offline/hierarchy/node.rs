@@ -33,6 +33,10 @@ impl Node {
         if let NodeKind::Unreadable(error) = &self.kind { Some(error) } else { None }
     }
 
+    pub(crate) fn is_group(&self) -> bool {
+        matches!(self.kind, NodeKind::Group(_))
+    }
+
     /// Whether it is a group whose document stands elsewhere, or is none of a group.
     pub(crate) fn is_central(&self) -> bool {
         matches!(self.kind, NodeKind::Group(Some(_)))

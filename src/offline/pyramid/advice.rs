@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::format::{zarr2, zarr3};
 use crate::offline::array::Array;
-use crate::offline::hierarchy::walk::{self, NodeKind};
+use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::hierarchy::{groups_around, ome_of};
 use crate::ome::multiscales;
 use crate::words::shell_word;
@@ -22,13 +22,10 @@ pub(super) fn of_array(path: &Path) -> Option<String> {
 pub(super) fn of_group(path: &Path) -> Option<String> {
     let is_group = [zarr2::GROUP, zarr3::DOCUMENT].into_iter().any(|name| path.join(name).is_file());
     let nodes = walk::nodes(path).ok().filter(|_| is_group)?;
-    if nodes.iter().any(|node| matches!(node.kind, NodeKind::Group(_)) && is_image(&node.path)) {
+    if nodes.iter().any(|node| node.is_group() && is_image(&node.path)) {
         return None;
     }
-    nodes.iter().find_map(|node| match &node.kind {
-        NodeKind::Array(array) => call(array),
-        _ => None,
-    })
+    nodes.iter().filter_map(Node::array).find_map(call)
 }
 
 /// Whether the group is an image, of any version of OME-Zarr.

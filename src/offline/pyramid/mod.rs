@@ -18,7 +18,7 @@ mod options;
 mod publish;
 mod replaceable;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
@@ -36,9 +36,8 @@ use crate::offline::halving::Halving;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::repack::change::Change;
 use crate::offline::repack::lanes::ShardLanes;
-use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
-use crate::offline::repack::{documents, lock, space};
+use crate::offline::repack::{RepackSummary, documents, lock, space};
 use crate::sync::Unpoisoned;
 use crate::words::quoted;
 use image::{MultiscaleImage, NewLevel, group};
@@ -56,20 +55,9 @@ use publish::{Earlier, Publication};
 /// ```
 #[derive(Debug)]
 pub struct Pyramid {
-    image: MultiscaleImage,
+    publication: Publication,
+    earlier: Earlier,
     dtype: Dtype,
-    options: PyramidOptions,
-    levels: Vec<NewLevel>,
-    staging: PathBuf,
-    journal: Map<String, Value>,
-    /// Of each level in turn, the attributes that go on to be its own.
-    own: Vec<Map<String, Value>>,
-    /// The levels are complete in the staging folder, or have their names already.
-    made: bool,
-    /// Arrays that go when the new ones come.
-    replaced: Vec<String>,
-    /// An earlier call with the same options made the levels.
-    done: bool,
     pool: Arc<ThreadPool>,
     counters: ProgressCounters,
     _lock: Lock,
@@ -123,38 +111,18 @@ impl Pyramid {
                 format!("its elements are {dtype}; levels are made of integers of 8 to 64 bits, float32 and float64");
             return Err(Error::unsupported(&image.root, reason));
         };
-        let options = &options.with_method(image.is_label);
+        let options = options.with_method(image.is_label);
         let staging = os::hidden(&image.root, "pyramid");
         let own = publish::own_attributes(&image, &staging)?;
-        let levels = image.levels(options, &own)?;
+        let levels = image.levels(&options, &own)?;
         let journal = journal(&image.finest, &levels, options.downsampling().method)?;
-        let publication = Publication {
-            root: &image.root,
-            staging: &staging,
-            levels: &levels,
-            options,
-            journal: &journal,
-            own: &own,
-        };
-        let Earlier { made, replaced, done } = publication.look_for_earlier(&image)?;
         let total = levels.iter().map(|level| bytes_of(&level.metadata)).fold(0, u64::saturating_add);
-        let pyramid = Self {
-            made,
-            replaced,
-            done,
-            pool: Arc::new(pool(options.workers)?),
-            counters: ProgressCounters::of(total),
-            dtype,
-            options: options.clone(),
-            _lock: lock,
-            image,
-            levels,
-            staging,
-            journal,
-            own,
-        };
+        let publication = Publication { image, staging, levels, options, journal, own };
+        let earlier = publication.look_for_earlier()?;
+        let pool = Arc::new(pool(publication.options.workers)?);
+        let pyramid = Self { publication, earlier, dtype, pool, counters: ProgressCounters::of(total), _lock: lock };
         // A memory that is too small is refused before anything is made.
-        if !pyramid.levels.is_empty() {
+        if !pyramid.publication.levels.is_empty() {
             pyramid.lanes(&pyramid.change(0)?, 1)?;
         }
         Ok(pyramid)
@@ -163,11 +131,12 @@ impl Pyramid {
     /// What somebody should know before the levels are made, as sentences: which others are removed, which keep
     /// attributes, and which labels of the image have not as many.
     pub fn notes(&self) -> Vec<String> {
-        if self.levels.is_empty() {
+        let Publication { image, levels, options, own, .. } = &self.publication;
+        if levels.is_empty() {
             return self.note_of_kept().into_iter().collect();
         }
         let mut notes: Vec<_> = self.note_of_method().into_iter().chain(self.note_of_removed()).collect();
-        for (NewLevel { told, .. }, own) in self.levels.iter().zip(&self.own).filter(|(_, own)| !own.is_empty()) {
+        for (NewLevel { told, .. }, own) in levels.iter().zip(own).filter(|(_, own)| !own.is_empty()) {
             let keys: Vec<_> = own.keys().map(|key| quoted(key).to_string()).collect();
             let (level, keys) = (&told.path, keys.join(", "));
             notes.push(format!(
@@ -175,36 +144,36 @@ impl Pyramid {
                 quoted(level)
             ));
         }
-        notes.extend(labels::notes(&self.image.root, self.levels.len(), &self.options));
+        notes.extend(labels::notes(&image.root, levels.len(), options));
         notes
     }
 
     fn note_of_method(&self) -> Option<String> {
         let method = self.method();
-        let mixes = self.image.is_label && matches!(method, Method::Mean | Method::Median);
+        let mixes = self.publication.image.is_label && matches!(method, Method::Mean | Method::Median);
         mixes.then(|| {
             format!("{method} makes values that no label has; mode, decimate, min and max take one that is there")
         })
     }
 
     fn note_of_kept(&self) -> Option<String> {
-        let kept: Vec<_> = self.image.datasets[1..].iter().map(|path| quoted(path).to_string()).collect();
+        let kept: Vec<_> = self.publication.image.datasets[1..].iter().map(|path| quoted(path).to_string()).collect();
         let (of, stay) = if kept.len() == 1 { ("level", "stays as it is") } else { ("levels", "stay as they are") };
         let help = "level 0 is small enough without more, and the option `levels` makes some all the same";
         (!kept.is_empty()).then(|| format!("the {of} {} {stay}: {help}", kept.join(", ")))
     }
 
     fn note_of_removed(&self) -> Option<String> {
-        let stays = |path: &&String| self.levels.iter().any(|level| level.told.path == **path);
+        let stays = |path: &&String| self.publication.levels.iter().any(|level| level.told.path == **path);
         let removed: Vec<_> =
-            self.replaced.iter().filter(|path| !stays(path)).map(|path| quoted(path).to_string()).collect();
+            self.earlier.replaced.iter().filter(|path| !stays(path)).map(|path| quoted(path).to_string()).collect();
         let (of, are) = if removed.len() == 1 { ("level", "is") } else { ("levels", "are") };
         let names = removed.join(", ");
         (!removed.is_empty()).then(|| format!("the {of} {names} {are} removed: the image gets fewer than it has"))
     }
 
     fn method(&self) -> Method {
-        self.options.downsampling().method
+        self.publication.options.downsampling().method
     }
 
     /// Makes the levels. Several shards are in the making at once, each with several chunks on their way.
@@ -215,48 +184,51 @@ impl Pyramid {
     /// written. The image is as it was then, and a new `Pyramid` goes on after the shards that are finished. Only the
     /// first call works, also after [`stop`](Self::stop); another one is refused with [`Error::Conflict`].
     pub fn run(&self) -> Result<PyramidSummary> {
-        self.counters.begin_only_run("Pyramid", &self.image.root)?;
-        self.work().map_err(|error| space::how_to_go_on(error, Some(&self.staging)))
+        self.counters.begin_only_run("Pyramid", &self.publication.image.root)?;
+        self.work().map_err(|error| space::how_to_go_on(error, Some(&self.publication.staging)))
     }
 
     fn work(&self) -> Result<PyramidSummary> {
-        let summary = |Totals { shards_written, shards_found, chunks, bytes }| PyramidSummary {
-            image: self.image.name.clone(),
-            levels: self.levels.iter().map(|level| level.told.clone()).collect(),
+        let (publication, Earlier { made, replaced, done }) = (&self.publication, &self.earlier);
+        let Publication { image, levels, .. } = publication;
+        let summary = |RepackSummary { shards_written, shards_found, chunks, bytes, .. }| PyramidSummary {
+            image: image.name.clone(),
+            levels: levels.iter().map(|level| level.told.clone()).collect(),
             method: self.method(),
-            bytes_pixels: bytes_of(self.image.finest.metadata()),
+            bytes_pixels: bytes_of(image.finest.metadata()),
             shards_written,
             shards_found,
             chunks,
             bytes,
-            already_done: self.done,
+            already_done: *done,
         };
-        let totals = Mutex::new(Totals::default());
-        if self.done {
+        let totals = Mutex::new(RepackSummary::default());
+        if *done {
             self.counters.find_all();
             // A kill at the very end of that call may have left it.
-            Staging::sweep(&self.staging);
+            Staging::sweep(&publication.staging);
         }
-        if self.levels.is_empty() || self.done {
-            return Ok(summary(Totals::default()));
+        if levels.is_empty() || *done {
+            return Ok(summary(RepackSummary::default()));
         }
-        if !self.made {
-            self.publication().forget_earlier(&self.replaced)?;
+        if !made {
+            publication.forget_earlier(replaced)?;
         }
-        let staging = Staging::open(&self.staging, &self.journal, self.options.sync)?;
-        if !self.made {
+        let staging = Staging::open(&publication.staging, &publication.journal, publication.options.sync)?;
+        if !made {
             self.make(&totals)?;
-            self.publication().announce(&self.replaced)?;
+            publication.announce(replaced)?;
         }
         self.counters.go_on()?;
-        self.publication().publish(&self.replaced)?;
+        publication.publish(replaced)?;
         staging.finish()?;
         Ok(summary(totals.into_inner().unpoisoned()))
     }
 
     /// Makes level after level, in the staging folder.
-    fn make(&self, totals: &Mutex<Totals>) -> Result<()> {
-        for (number, NewLevel { told, metadata, document, .. }) in self.levels.iter().enumerate() {
+    fn make(&self, totals: &Mutex<RepackSummary>) -> Result<()> {
+        let Publication { image, staging, levels, .. } = &self.publication;
+        for (number, NewLevel { told, metadata, document, .. }) in levels.iter().enumerate() {
             let change = self.change(number)?;
             let todo: Vec<_> = change.positions()?.into_iter().map(|position| (0, position)).collect();
             let pixels = todo.iter().map(|(_, position)| change.pixel_bytes(position)).fold(0, u64::saturating_add);
@@ -264,7 +236,7 @@ impl Pyramid {
             self.counters.done.fetch_add(bytes_of(metadata).saturating_sub(pixels), Relaxed);
             let made = |_, outcome| totals.lock().unpoisoned().add(outcome);
             self.lanes(&change, todo.len())?.make(&[&change], &todo, &self.counters, made)?;
-            let (place, finest) = (Staging::place(&self.staging, &told.path), &self.image.finest);
+            let (place, finest) = (Staging::place(staging, &told.path), &image.finest);
             documents::put(&place.join(zarr3::DOCUMENT), document)?;
             attributes::belong(&place, finest.folder(), finest.document())
                 .map_err(|error| Error::io("set the modes and owners below", place, error))?;
@@ -272,34 +244,25 @@ impl Pyramid {
         Ok(())
     }
 
-    fn publication(&self) -> Publication<'_> {
-        Publication {
-            root: &self.image.root,
-            staging: &self.staging,
-            levels: &self.levels,
-            options: &self.options,
-            journal: &self.journal,
-            own: &self.own,
-        }
-    }
-
     fn lanes(&self, change: &Change, shards: usize) -> Result<ShardLanes> {
-        ShardLanes::new(&[change], shards, self.options.memory_bytes, self.options.workers)
+        let PyramidOptions { memory_bytes, workers, .. } = self.publication.options;
+        ShardLanes::new(&[change], shards, memory_bytes, workers)
     }
 
     /// One level, made of the one before.
     fn change(&self, number: usize) -> Result<Change> {
+        let Publication { image, staging, levels, options, .. } = &self.publication;
         let made = |number: usize| {
-            let NewLevel { told, metadata, .. } = &self.levels[number];
-            let place = Staging::place(&self.staging, &told.path);
+            let NewLevel { told, metadata, .. } = &levels[number];
+            let place = Staging::place(staging, &told.path);
             Array::with(&place, &place, place.join(zarr3::DOCUMENT), metadata.clone())
         };
         let source = match number.checked_sub(1) {
             Some(before) => made(before),
-            None => Array::open(self.image.finest.path())?,
+            None => Array::open(image.finest.path())?,
         };
-        let halving = Halving::new(self.method(), self.dtype, &self.levels[number].steps);
-        Change::halved(source, made(number), halving, self.options.sync, self.pool.clone())
+        let halving = Halving::new(self.method(), self.dtype, &levels[number].steps);
+        Change::halved(source, made(number), halving, options.sync, self.pool.clone())
     }
 }
 

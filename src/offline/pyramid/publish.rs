@@ -25,18 +25,19 @@ const OLD: &str = "old";
 const OWN: &str = "own";
 
 /// The levels of an image on their way to their names.
-pub(super) struct Publication<'a> {
-    /// The image's folder.
-    pub(super) root: &'a Path,
-    pub(super) staging: &'a Path,
-    pub(super) levels: &'a [NewLevel],
-    pub(super) options: &'a PyramidOptions,
-    pub(super) journal: &'a Map<String, Value>,
+#[derive(Debug)]
+pub(super) struct Publication {
+    pub(super) image: MultiscaleImage,
+    pub(super) staging: PathBuf,
+    pub(super) levels: Vec<NewLevel>,
+    pub(super) options: PyramidOptions,
+    pub(super) journal: Map<String, Value>,
     /// Of each level in turn, the attributes that go on to be its own.
-    pub(super) own: &'a [Map<String, Value>],
+    pub(super) own: Vec<Map<String, Value>>,
 }
 
 /// How far an earlier call came.
+#[derive(Debug)]
 pub(super) struct Earlier {
     /// The levels are complete in the staging folder, or have their names already.
     pub(super) made: bool,
@@ -57,7 +58,7 @@ pub(super) fn own_attributes(image: &MultiscaleImage, staging: &Path) -> Result<
     Ok(said.into_iter().flatten().map(|said| said.as_object().cloned().unwrap_or_default()).collect())
 }
 
-impl Publication<'_> {
+impl Publication {
     /// Refuses to make so few levels that attributes of others would be lost.
     pub(super) fn check_own(&self) -> Result<()> {
         let lost =
@@ -71,7 +72,7 @@ impl Publication<'_> {
                     quoted(key),
                     count(self.levels.len(), "level")
                 );
-                Err(Error::conflict(self.root, reason))
+                Err(Error::conflict(&self.image.root, reason))
             }
             _ => Ok(()),
         }
@@ -83,8 +84,9 @@ impl Publication<'_> {
     ///
     /// [`Error::Exists`] for levels that are there and shall not be replaced, or what is no level; [`Error::Conflict`]
     /// for what the image's document lists and is not this image's alone.
-    pub(super) fn look_for_earlier(&self, image: &MultiscaleImage) -> Result<Earlier> {
-        let marker = if is_folder(self.staging) { document::read(&self.staging.join(MARKER))? } else { None };
+    pub(super) fn look_for_earlier(&self) -> Result<Earlier> {
+        let image = &self.image;
+        let marker = if is_folder(&self.staging) { document::read(&self.staging.join(MARKER))? } else { None };
         self.levels.iter().try_for_each(|level| image.check_new(&level.told.path))?;
         if let Some(marker) = marker.as_ref().filter(|marker| self.is_whole(marker)) {
             let replaced: Vec<_> = replaced(marker).filter(|path| is_below(path)).map(str::to_owned).collect();
@@ -96,7 +98,7 @@ impl Publication<'_> {
         // An image that is small enough without more keeps what it has.
         let none_goes = self.options.overwrite || self.levels.is_empty();
         if let (Some(level), false) = (named.first(), none_goes) {
-            if marker.is_none() && self.is_done(image)? {
+            if marker.is_none() && self.is_done()? {
                 return Ok(Earlier { made: true, replaced: Vec::new(), done: true });
             }
             return in_the_way(self.place(level), "allow overwriting, which replaces the levels");
@@ -104,7 +106,7 @@ impl Publication<'_> {
         named.iter().try_for_each(|path| image.check_replaceable(path))?;
         self.check_own()?;
         let mut replaced = named.to_vec();
-        for NewLevel { told, .. } in self.levels {
+        for NewLevel { told, .. } in &self.levels {
             let (path, place) = (&told.path, self.place(&told.path));
             if named.contains(path) || fs::symlink_metadata(&place).is_err() {
                 continue;
@@ -122,15 +124,16 @@ impl Publication<'_> {
 
     /// Whether the levels that the image lists are those of this call: documents say so, and that `pyramid` made them
     /// by the same method. Where files of level 0 are newer, its pixels may have changed since.
-    fn is_done(&self, image: &MultiscaleImage) -> Result<bool> {
-        let said = document::read(&self.root.join(zarr3::DOCUMENT))?.unwrap_or_default();
+    fn is_done(&self) -> Result<bool> {
+        let image = &self.image;
+        let said = document::read(&image.root.join(zarr3::DOCUMENT))?.unwrap_or_default();
         let mut meant = said.clone();
-        describe(&mut meant, self.levels, self.options);
+        describe(&mut meant, &self.levels, &self.options);
         if meant != said {
             return Ok(false);
         }
         let mut made: Option<SystemTime> = None;
-        for NewLevel { told, document: meant, .. } in self.levels {
+        for NewLevel { told, document: meant, .. } in &self.levels {
             let file = self.place(&told.path).join(zarr3::DOCUMENT);
             if document::read(&file)?.as_ref() != Some(meant) {
                 return Ok(false);
@@ -167,10 +170,10 @@ impl Publication<'_> {
     /// still known to it.
     pub(super) fn forget_earlier(&self, replaced: &[String]) -> Result<()> {
         let marker = self.staging.join(MARKER);
-        match is_folder(self.staging) && fs::symlink_metadata(&marker).is_ok() {
-            true => put(&marker, &json!({"replaced": replaced, OWN: self.own}))?,
-            false => return Ok(()),
+        if !is_folder(&self.staging) || fs::symlink_metadata(&marker).is_err() {
+            return Ok(());
         }
+        put(&marker, &json!({"replaced": replaced, OWN: self.own}))?;
         // What that call has replaced would stand in the place of what this one replaces.
         let old = self.staging.join(OLD);
         match fs::remove_dir_all(&old) {
@@ -187,7 +190,8 @@ impl Publication<'_> {
     /// Gives the levels their names, and lets the image's document name them.
     pub(super) fn publish(&self, replaced: &[String]) -> Result<()> {
         let group = RepackedGroup { name: String::new(), document: Value::Null, is_new: false };
-        let consolidated = Consolidated::of(self.root, &[group], self.staging)?;
+        let root = &self.image.root;
+        let consolidated = Consolidated::of(root, &[group], &self.staging)?;
         let paths: Vec<&str> = self.levels.iter().map(|level| level.told.path.as_str()).collect();
         consolidated.set_aside()?;
         consolidated.expect(&paths.iter().map(|path| self.place(path)).collect::<Vec<_>>())?;
@@ -200,7 +204,7 @@ impl Publication<'_> {
         for path in waiting {
             let place = self.place(path);
             if let Some(folder) = place.parent() {
-                os::folders_below(self.root, folder)?;
+                os::folders_below(root, folder)?;
             }
             os::publish(&self.staged(path), &place)?;
         }
@@ -211,10 +215,10 @@ impl Publication<'_> {
 
     /// Lets the image's document name this many levels beside level 0.
     fn name_levels(&self, count: usize) -> Result<()> {
-        let file = self.root.join(zarr3::DOCUMENT);
+        let file = self.image.root.join(zarr3::DOCUMENT);
         let before = document::read(&file)?.ok_or_else(|| Error::conflict(&file, "has gone"))?;
         let mut document = before.clone();
-        describe(&mut document, &self.levels[..count], self.options);
+        describe(&mut document, &self.levels[..count], &self.options);
         if document == before { Ok(()) } else { put(&file, &document) }
     }
 
@@ -233,10 +237,9 @@ impl Publication<'_> {
     /// Removes groups around a level that has gone which hold nothing else and say nothing.
     fn remove_emptied(&self, path: &str) -> Result<()> {
         let place = self.place(path);
-        for folder in place.ancestors().skip(1).take_while(|folder| *folder != self.root) {
+        for folder in place.ancestors().skip(1).take_while(|folder| *folder != self.image.root) {
             let file = folder.join(zarr3::DOCUMENT);
-            let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
-            if !is_folder || look::list(folder)?.iter().any(|entry| *entry != file) || !says_nothing(&file)? {
+            if !is_folder(folder) || look::list(folder)?.iter().any(|entry| *entry != file) || !says_nothing(&file)? {
                 break;
             }
             let removed = match fs::remove_file(&file) {
@@ -250,11 +253,11 @@ impl Publication<'_> {
     }
 
     fn place(&self, path: &str) -> PathBuf {
-        below(self.root, path)
+        below(&self.image.root, path)
     }
 
     fn staged(&self, path: &str) -> PathBuf {
-        Staging::place(self.staging, path)
+        Staging::place(&self.staging, path)
     }
 }
 

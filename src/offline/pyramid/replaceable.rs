@@ -118,14 +118,8 @@ fn touch(root: &Path, one: &str, other: &str) -> bool {
 
 /// A path without links, as far as it is there.
 fn resolved(path: &Path) -> PathBuf {
-    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
-    let rest =
-        there.as_ref().and_then(|(above, _)| path.strip_prefix(above).ok()).filter(|rest| *rest != Path::new(""));
-    match (there, rest) {
-        (Some((_, real)), Some(rest)) => real.join(rest),
-        (Some((_, real)), None) => real,
-        (None, _) => path.to_path_buf(),
-    }
+    let real = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(real).unwrap_or_else(|| path.to_path_buf())
 }
 
 /// Whether a group between the image and its level is an image itself.
