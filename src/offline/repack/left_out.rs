@@ -21,7 +21,8 @@ use crate::words::{count, quoted};
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
-    missing: Vec<Missing>,
+    /// Their names and folders.
+    missing: Vec<(String, PathBuf)>,
     names: HashSet<String>,
     /// Groups that hold some of them, and no other array.
     emptied: HashSet<String>,
@@ -29,53 +30,39 @@ pub(super) struct LeftOut {
     absent: Vec<String>,
 }
 
-#[derive(Debug)]
-struct Missing {
-    name: String,
-    path: PathBuf,
-}
-
 impl LeftOut {
     /// Those without a place among groups of Zarr v3.
     pub(super) fn of_zarr3(nodes: &[Node], selection: &Selection<'_>) -> Self {
         let converted: Vec<&str> = converted_groups(nodes, selection).map(|group| group.name.as_str()).collect();
         let from_central = nodes.first().is_some_and(Node::is_central);
-        let is_missing = |node: &&Node| {
+        Self::new(nodes, |node| {
             let in_group = groups_above(nodes, &node.name).any(|group| converted.contains(&group.name.as_str()));
             let is_central = from_central && !has_node(&node.path);
             !selection.takes(&node.name) && ((in_group && !is_zarr3(node)) || is_central)
-        };
-        let arrays = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)));
-        let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
-        Self::new(missing, kept)
+        })
     }
 
     /// Those without a place among groups of Zarr v2.
     pub(super) fn of_zarr2(nodes: &[Node], selection: &Selection<'_>) -> Self {
-        let is_missing =
-            |node: &&Node| !selection.takes(&node.name) && !selection.is_record(&node.name) && is_zarr3(node);
-        let arrays = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)));
-        let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
-        Self::new(missing, kept)
+        Self::new(nodes, |node| !selection.takes(&node.name) && !selection.is_record(&node.name) && is_zarr3(node))
     }
 
     /// Those beside the only array of a dataset, but for those in the group of its `records`.
     pub(super) fn of_designed(nodes: &[Node], only: &str, records: Option<&str>) -> Self {
-        let others = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)) && node.name != only);
-        let is_record = |node: &&Node| records.is_some_and(|records| is_above(records, &node.name)) && is_zarr3(node);
-        let (records, missing): (Vec<_>, Vec<_>) = others.partition(is_record);
-        Self::new(missing, records)
+        let is_record = |node: &Node| records.is_some_and(|records| is_above(records, &node.name)) && is_zarr3(node);
+        Self::new(nodes, |node| node.name != only && !is_record(node))
     }
 
-    fn new(missing: Vec<&Node>, kept: Vec<&Node>) -> Self {
+    fn new(nodes: &[Node], is_missing: impl Fn(&Node) -> bool) -> Self {
+        let arrays = nodes.iter().filter(|node| !node.is_group());
+        let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(|node| is_missing(node));
         let groups = |nodes: &[&Node]| -> HashSet<String> {
             let above = |name: &str| Path::new(name).ancestors().skip(1).map(PathBuf::from).collect::<Vec<_>>();
             nodes.iter().flat_map(|node| above(&node.name)).map(|path| path.to_string_lossy().into_owned()).collect()
         };
         let emptied = groups(&missing).difference(&groups(&kept)).cloned().collect();
-        let of = |node: &&Node| Missing { name: node.name.clone(), path: node.path.clone() };
-        let missing: Vec<Missing> = missing.iter().map(of).collect();
-        let names = missing.iter().map(|missing| missing.name.clone()).collect();
+        let names = missing.iter().map(|node| node.name.clone()).collect();
+        let missing = missing.into_iter().map(|node| (node.name.clone(), node.path.clone())).collect();
         Self { missing, names, emptied, absent: Vec::new() }
     }
 
@@ -94,7 +81,7 @@ impl LeftOut {
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.missing.iter().map(|missing| missing.name.as_str())
+        self.missing.iter().map(|(name, _)| name.as_str())
     }
 
     /// Whether the array of this name is left out.
@@ -109,7 +96,7 @@ impl LeftOut {
 
     /// Their folders, of which nothing is copied.
     pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.missing.iter().map(|missing| missing.path.clone())
+        self.missing.iter().map(|(_, path)| path.clone())
     }
 
     /// `to`: the format of the result.
@@ -121,7 +108,7 @@ impl LeftOut {
     fn note_of_missing(&self, to: &str) -> Option<String> {
         match &self.missing[..] {
             [] => None,
-            [Missing { name, .. }] => {
+            [(name, _)] => {
                 Some(format!("{} is not repacked, and left out: it can't stay what it is in {to}", called(name)))
             }
             several => {
@@ -178,11 +165,8 @@ pub(super) fn records_of<'a>(nodes: &'a [Node], image: &str) -> Option<&'a Node>
     let group = image.rsplit_once('/').map_or("", |(group, _)| group);
     // In Zarr v2 they stand below the array.
     let places = [group, image].map(|place| below(place, RECORDS));
+    let is_group = |node: &Node| node.is_group() && format_at(&node.path) == Some(NodeFormat::Zarr3);
     places.iter().find_map(|place| nodes.iter().find(|node| node.name == *place && is_group(node)))
-}
-
-fn is_group(node: &Node) -> bool {
-    matches!(node.kind, NodeKind::Group(_)) && format_at(&node.path) == Some(NodeFormat::Zarr3)
 }
 
 fn is_zarr3(node: &Node) -> bool {
