@@ -11,7 +11,7 @@ use super::change::{Change, is_same};
 use super::design::{self, Design};
 use super::groups::{self, RepackedGroup, has_ome_aside};
 use super::image_attributes::ImageAttributes;
-use super::left_out::{LeftOut, left_of_designed, left_of_others, records_of};
+use super::left_out::{LeftOut, left_of_designed, left_of_older, left_of_others, records_of, refuse_older};
 use super::missing::{self, GivenUp};
 use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
@@ -19,7 +19,7 @@ use super::refusal::{self, NAMES_MAX};
 use super::selection::Selection;
 use super::staging::Staging;
 use super::target::{self, changes_format};
-use super::{image_attributes, nodes, ome_lists, two_formats};
+use super::{image_attributes, nodes, ome_lists};
 use crate::config::Volume;
 use crate::error::{Error, Result};
 use crate::format::node;
@@ -185,7 +185,7 @@ impl ArrayJobs {
                 notes.extend(nodes::notes_of_manifests(&nodes, |node, array| {
                     selection.is_meant(node, array) || carried.contains(&node.name.as_str())
                 }));
-                let (documents, told) = two_formats::left_out(&nodes, selection);
+                let (documents, told) = left_of_older(&nodes, selection);
                 left.extend(documents);
                 notes.extend(told);
             }
@@ -208,7 +208,7 @@ impl ArrayJobs {
                 let arrays = jobs.iter().filter(|job| !job.in_place).map(|job| job.change.source.path().to_path_buf());
                 let changed = groups.iter().filter(|group| group.is_new);
                 let changed = changed.map(|group| super::staging::below(call.root, &group.name));
-                two_formats::refuse_in_place(arrays.chain(changed))?;
+                refuse_older(arrays.chain(changed))?;
             }
             return Ok(Self { jobs, form: ResultForm::Zarr3, groups, left, records: None, files: lists.files, notes });
         }

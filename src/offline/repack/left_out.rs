@@ -1,4 +1,5 @@
-//! Arrays that are not repacked and can't stay what they are in a result of another format.
+//! What is not in the result: arrays that are not repacked and can't stay what they are in another format, and documents
+//! of another format than what they are about.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -7,10 +8,11 @@ use super::nodes::{self, all_arrays, converted_groups, groups_above, is_above};
 use super::refusal::{NAMES_MAX, called};
 use super::selection::Selection;
 use super::target::changes_format;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
 use crate::format::node::{self, NodeFormat, OF_ZARR2_NODES};
 use crate::format::{zarr2, zarr3};
+use crate::fs::look;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
@@ -157,6 +159,46 @@ pub(super) fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<
         left.push(root.join(zarr3::DOCUMENT));
     }
     Ok(left)
+}
+
+/// The documents of Zarr v2 beside the `zarr.json` in a folder, as zarr-python's migration leaves them. The `zarr.json`
+/// counts, as for zarr-python. What the others say would not be true of what it becomes.
+fn older(folder: &Path) -> Vec<PathBuf> {
+    if format_at(folder) != Some(NodeFormat::Zarr3) {
+        return Vec::new();
+    }
+    OF_ZARR2_NODES.map(|name| folder.join(name)).into_iter().filter(|document| look::is_file(document)).collect()
+}
+
+/// Such documents that a new dataset is not to have, and notes that say so.
+pub(super) fn left_of_older(nodes: &[Node], selection: &Selection<'_>) -> (Vec<PathBuf>, Vec<String>) {
+    let (mut left, mut notes) = (Vec::new(), Vec::new());
+    for node in nodes {
+        let is_changed = match &node.kind {
+            NodeKind::Group(said) => said.is_none(),
+            NodeKind::Array(array) => array.layout().rules().is_tree && selection.takes(&node.name),
+            NodeKind::Unreadable(_) => false,
+        };
+        let documents = if is_changed { older(&node.path) } else { Vec::new() };
+        if !documents.is_empty() {
+            let of = node.path.display();
+            notes.push(format!("{of} has documents of Zarr v2 beside its zarr.json, which counts: they are left out"));
+        }
+        left.extend(documents);
+    }
+    (left, notes)
+}
+
+/// Refuses to change in place what has such documents: readers that take these would see other data.
+pub(super) fn refuse_older(mut changed: impl Iterator<Item = PathBuf>) -> Result<()> {
+    match changed.find(|folder| !older(folder).is_empty()) {
+        Some(folder) => {
+            let reason = "has documents of Zarr v2 beside its zarr.json, which would say of it what is no more so; \
+                          remove them, or write to a new dataset, which is made without";
+            Err(Error::config("path", folder.display(), reason))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The group of the arrays in which this crate's writer keeps what came with each frame of an image. They look the same

@@ -49,7 +49,6 @@ pub(super) mod staging;
 mod target;
 mod transcode;
 mod transcoder;
-mod two_formats;
 mod volume;
 mod writer;
 mod zarr2_arrays;
