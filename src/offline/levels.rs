@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::array::Array;
 use super::halving::Halving;
 use super::hierarchy::below;
-use super::hierarchy::walk::{Node, NodeKind};
+use super::hierarchy::walk::Node;
 use crate::downsample::Method;
 use crate::error::Result;
 use crate::format;
@@ -152,7 +152,7 @@ pub(super) fn notes(nodes: &[Node]) -> Result<Vec<(String, String)>> {
     let arrays: HashMap<&str, &Array> =
         nodes.iter().filter_map(|node| Some((node.name.as_str(), node.array()?))).collect();
     let mut notes = Vec::new();
-    for node in nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_))) {
+    for node in nodes.iter().filter(|node| node.is_group()) {
         let attributes = node.document()?.get("attributes").cloned().unwrap_or_default();
         for pair in pairs(&node.name, &attributes, |name| arrays.get(name).copied()) {
             match pair.lacking() {

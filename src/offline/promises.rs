@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::hierarchy::walk::{Node, NodeKind, Tree};
+use super::hierarchy::walk::{Node, Tree};
 use super::hierarchy::{below, has_node};
 use crate::error::{Error, Result};
 use crate::format::keys::{FRAME_NUMBERS, is_below};
@@ -67,12 +67,11 @@ pub(super) fn broken_in_tree(tree: &Tree, mut unread: impl FnMut(&Path, Error)) 
 /// When a group's document can't be read.
 pub(super) fn broken(nodes: &[Node]) -> Result<Vec<Broken>> {
     // What can't be read may be either.
-    let is_array = |node: &Node| !matches!(node.kind, NodeKind::Group(_));
-    let all: HashMap<&str, bool> = nodes.iter().map(|node| (node.name.as_str(), is_array(node))).collect();
+    let all: HashMap<&str, bool> = nodes.iter().map(|node| (node.name.as_str(), !node.is_group())).collect();
     let known = |name: &str| all.get(name).copied();
     let mut told = HashSet::new();
     let mut broken: Vec<Broken> = Vec::new();
-    for node in nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_))) {
+    for node in nodes.iter().filter(|node| node.is_group()) {
         let attributes = node.document()?.get("attributes").cloned().unwrap_or_default();
         // Those of Zarr v2 that can't be read promise nothing; a new dataset has its own.
         let consolidated = consolidated(&node.path).unwrap_or_default();

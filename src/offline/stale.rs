@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::hierarchy::walk::{Node, NodeKind, Tree};
+use super::hierarchy::walk::{Node, Tree};
 use super::hierarchy::{below, groups_around, has_all_above, has_node};
 use crate::error::Result;
 use crate::format::codecs::{BytesCodec, Chain};
@@ -44,7 +44,7 @@ pub(super) fn in_tree(tree: &Tree) -> Vec<Stale> {
 /// Of all groups among these nodes, and of those around the first of them.
 pub(super) fn among(nodes: &[Node]) -> Vec<Stale> {
     let paths: Vec<&Path> = nodes.iter().map(|node| node.path.as_path()).collect();
-    let groups = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_)));
+    let groups = nodes.iter().filter(|node| node.is_group());
     let within = groups.flat_map(|group| of_group(&group.path, &group.path, &paths));
     let around = paths.first().into_iter().flat_map(|root| around(root, &paths));
     within.chain(around).collect()

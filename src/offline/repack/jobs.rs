@@ -332,7 +332,7 @@ impl Surroundings {
         let records = records_of(nodes, name);
         let left_out = LeftOut::of_designed(nodes, name, records.map(|records| &*records.name));
         let is_of_records = |group: &Node| records.is_some_and(|records| records.name == group.name);
-        let groups = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_)) && !is_of_records(node));
+        let groups = nodes.iter().filter(|node| node.is_group() && !is_of_records(node));
         let (around, others): (Vec<_>, Vec<_>) = groups.partition(|group| is_above(&group.name, name));
         let lost = left_out.names().filter(|lost| !call.copied || call.selection.takes(lost));
         let lost = lost.map(str::to_owned).collect();

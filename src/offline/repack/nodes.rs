@@ -10,7 +10,7 @@ use crate::format::node::NodeFormat;
 use crate::format::{consolidated, rules};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::format_at;
-use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::offline::hierarchy::walk::Node;
 use crate::words;
 
 /// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
@@ -38,7 +38,7 @@ pub(super) fn dialect_of(nodes: &[Node], options: &RepackOptions) -> Result<Opti
 
 /// The groups above an array, from the root down.
 pub(super) fn groups_above<'a>(nodes: &'a [Node], name: &'a str) -> impl Iterator<Item = &'a Node> {
-    nodes.iter().filter(move |node| matches!(node.kind, NodeKind::Group(_)) && is_above(&node.name, name))
+    nodes.iter().filter(move |node| node.is_group() && is_above(&node.name, name))
 }
 
 /// Whether a group of this name is above the array `name`.
@@ -49,25 +49,19 @@ pub(super) fn is_above(group: &str, name: &str) -> bool {
 /// The groups of Zarr v2 that become those of Zarr v3: those around arrays that do, where no reader would find these,
 /// and all that are in one of these.
 pub(super) fn converted_groups<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<Item = &'a Node> {
-    let is_zarr2 = |node: &&Node| format_at(&node.path) == Some(NodeFormat::Zarr2);
-    let is_around = move |node: &Node| {
+    let groups = || nodes.iter().filter(|node| node.is_group() && format_at(&node.path) == Some(NodeFormat::Zarr2));
+    let is_around = |node: &&Node| {
         all_arrays(nodes).any(|(below, array)| {
             let is_above = groups_above(nodes, &below.name).any(|group| group.name == node.name);
             is_above && changes_format(array) && selection.is_meant(below, array)
         })
     };
-    let around: Vec<&str> = nodes
-        .iter()
-        .filter(|node| matches!(node.kind, NodeKind::Group(_)))
-        .filter(is_zarr2)
-        .filter(|node| is_around(node))
-        .map(|node| node.name.as_str())
-        .collect();
+    let around: Vec<&str> = groups().filter(is_around).map(|node| node.name.as_str()).collect();
     let is_converted = move |node: &&Node| {
         around.contains(&node.name.as_str())
             || groups_above(nodes, &node.name).any(|group| around.contains(&group.name.as_str()))
     };
-    nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_))).filter(is_zarr2).filter(is_converted)
+    groups().filter(is_converted)
 }
 
 /// The arrays that nobody asked for, but that go along: those that no reader would find any more in a group of Zarr v3,

@@ -13,7 +13,7 @@ use crate::format::provenance;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::offline::hierarchy::walk::Node;
 use crate::words::{count, of_number, quoted};
 
 /// Arrays of which it says why they can't be read.
@@ -184,8 +184,7 @@ fn named(name: &str) -> String {
 
 /// The names of arrays, and of groups where there are no arrays.
 fn listed(nodes: &[Node]) -> String {
-    let is_group = |node: &&Node| matches!(node.kind, NodeKind::Group(_));
-    let names: Vec<_> = nodes.iter().filter(|node| !is_group(node)).map(|node| named(&node.name)).collect();
+    let names: Vec<_> = nodes.iter().filter(|node| !node.is_group()).map(|node| named(&node.name)).collect();
     let more = if names.len() > NAMES_MAX { ", …" } else { "" };
     names[..names.len().min(NAMES_MAX)].join(", ") + more
 }
