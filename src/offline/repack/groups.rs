@@ -32,13 +32,6 @@ pub(crate) struct RepackedGroup {
 }
 
 impl RepackedGroup {
-    pub(super) fn has_attributes(&self) -> bool {
-        let attributes = self.document.get("attributes").and_then(Value::as_object);
-        attributes.is_some_and(|attributes| !attributes.is_empty())
-    }
-}
-
-impl RepackedGroup {
     /// Says what it says of OME-Zarr in another version. Returns what can't be said there, as a sentence. `root`: the
     /// folder of the dataset.
     ///
@@ -62,6 +55,10 @@ impl RepackedGroup {
             None => Ok(()),
         }
     }
+}
+
+pub(super) fn has_attributes(document: &Value) -> bool {
+    document.get("attributes").and_then(Value::as_object).is_some_and(|attributes| !attributes.is_empty())
 }
 
 /// Refuses groups with an attribute of their own where OME-Zarr 0.4 has another. `root`: the folder of the dataset.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::change::{Change, is_same};
 use super::design::{self, Design};
-use super::groups::{self, RepackedGroup, has_ome_aside};
+use super::groups::{self, RepackedGroup, has_attributes, has_ome_aside};
 use super::image_attributes::ImageAttributes;
 use super::left_out::{LeftOut, left_of_designed, left_of_older, left_of_others, records_of, refuse_older};
 use super::missing::{self, GivenUp};
@@ -345,18 +345,13 @@ impl Surroundings {
             left.extend(node::ALL.map(|document| group.path.join(document)));
         }
         for group in others {
-            if has_attributes(group)? {
+            if has_attributes(&group.document()?) {
                 image.notes.push(groups::without_attributes(&group.name));
             }
         }
         left.extend(left_out.paths());
         Ok(Self { image, left, records: records.map(|records| records.path.clone()), lost, stays: false })
     }
-}
-
-fn has_attributes(group: &Node) -> Result<bool> {
-    let document = group.document()?;
-    Ok(document.get("attributes").and_then(Value::as_object).is_some_and(|attributes| !attributes.is_empty()))
 }
 
 /// The one array of a dataset, as the writer would write it.

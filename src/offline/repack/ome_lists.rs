@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::groups::{OME, RepackedGroup, without_attributes};
+use super::groups::{OME, RepackedGroup, has_attributes, without_attributes};
 use super::left_out::LeftOut;
 use super::ome_xml::without_images;
 use crate::error::Result;
@@ -64,7 +64,7 @@ pub(super) fn correct(left_out: &LeftOut, groups: &mut Vec<RepackedGroup>, root:
     }
     groups.retain(|group| {
         let is_kept = group.name.is_empty() || !left_out.empties(&group.name);
-        if !is_kept && group.has_attributes() {
+        if !is_kept && has_attributes(&group.document) {
             corrected.notes.push(without_attributes(&group.name));
         }
         is_kept
