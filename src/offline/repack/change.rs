@@ -105,7 +105,7 @@ impl Change {
         let work = work(from, to, unseal);
         let codec = match (&options.codec, &design) {
             (Some(codec), _) => codec.clone(),
-            (None, Some(design)) => design.codec().clone(),
+            (None, Some(design)) => design.codec.clone(),
             // Of the source, a checksum may have no place in the new format.
             (None, None) => target.codec().clone(),
         };

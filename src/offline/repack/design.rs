@@ -30,13 +30,14 @@ use crate::words::quoted;
 /// An array as the writer would have written it.
 #[derive(Debug)]
 pub(super) struct Design {
-    config: Config,
+    pub(super) codec: Codec,
     plan: Plan,
-    documents: Vec<Document>,
+    /// By their names below the dataset. They don't say yet how many chunks there are.
+    pub(super) documents: Vec<Document>,
     /// What somebody should know of it, as sentences.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     /// The array's name, where it keeps its place in a tree of Zarr v2. Otherwise it becomes the image of a dataset.
-    stays: Option<String>,
+    pub(super) stays: Option<String>,
 }
 
 impl Design {
@@ -54,13 +55,16 @@ impl Design {
     ) -> Result<Self> {
         let (metadata, attributes) = (array.metadata(), &said.attributes);
         refuse_lacking(array, options.to())?;
-        let names = Names::of(&metadata.layout, attributes);
+        let known = names_of(&metadata.layout, attributes);
+        // Names that nobody has said are for the plan, and not for documents.
+        let is_guess = known.is_none();
+        let names = known.unwrap_or_else(|| usual_names(metadata.layout.shape.len()));
         let of_element = |dtype| FillValue::of_element(dtype, &metadata.fill);
         let mut config = Config {
             // The plan takes other elements for bytes; what they are is said to its result.
             dtype: metadata.dtype.number().unwrap_or(Dtype::U8),
             dialect: options.to(),
-            dims: dims(array, &names.names, attributes, options)?,
+            dims: dims(array, &names, attributes, options)?,
             // Checksums that the dialect has no place for are left behind.
             codec: options.codec.clone().unwrap_or(Codec { checksum: false, ..array.codec().clone() }),
             index_location: options.index_location.unwrap_or(IndexLocation::End),
@@ -87,18 +91,17 @@ impl Design {
             *new = *old;
         }
         plan.array.is_fill_undefined = metadata.is_fill_undefined && rules(options.to()).undefined_fill;
-        if names.guessed && !rules(options.to()).numbers_chunks {
+        if is_guess && !rules(options.to()).numbers_chunks {
             // Some of them may have names all the same.
             plan.array.layout.names.clone_from(&metadata.layout.names);
         }
-        if let Some(name) = stays {
-            let document = format::zarr2::array(&plan.array, &plan.array.layout.shape);
-            let documents = vec![(hierarchy::below(name, zarr2::ARRAY), document)];
-            return Ok(Self { config, plan, documents, notes, stays: Some(name.to_owned()) });
-        }
-        let documents = image_documents(array, said, &config, &plan)?;
-        notes.extend(note_of_resolution(array, &config, &plan, options));
-        Ok(Self { config, plan, documents, notes, stays: None })
+        let documents = if let Some(name) = stays {
+            vec![(hierarchy::below(name, zarr2::ARRAY), zarr2::array(&plan.array, &plan.array.layout.shape))]
+        } else {
+            notes.extend(note_of_resolution(array, &config, &plan, options));
+            image_documents(array, said, &config, &plan)?
+        };
+        Ok(Self { codec: config.codec, plan, documents, notes, stays: stays.map(str::to_owned) })
     }
 
     /// The array, in a dataset at `root`; nothing need be there.
@@ -111,21 +114,6 @@ impl Design {
         Array::with(&below(root, &array), &below(root, &folder), root.join(document), self.plan.array.clone())
     }
 
-    /// The array's name, if it keeps its place among others.
-    pub(super) fn stays(&self) -> Option<&str> {
-        self.stays.as_deref()
-    }
-
-    /// What somebody should know of it, as sentences.
-    pub(super) fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// How chunks are encoded.
-    pub(super) fn codec(&self) -> &Codec {
-        &self.config.codec
-    }
-
     /// Whether shards without chunks are files all the same.
     pub(super) fn keeps_empty(&self) -> bool {
         self.plan.shard.keep_empty
@@ -135,11 +123,6 @@ impl Design {
     pub(super) fn ids(&self, position: &[u64]) -> &[u64] {
         let volume = self.plan.volume.as_ref();
         volume.and_then(|volume| volume.ids_of(*position.first()? as usize)).unwrap_or(&[])
-    }
-
-    /// The documents, by their names below the dataset. They don't say yet how many chunks there are.
-    pub(super) fn documents(&self) -> &[Document] {
-        &self.documents
     }
 
     /// The documents, after all chunks were written. `settle` corrects what the writer says of them.
@@ -279,22 +262,11 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
     Ok(dims)
 }
 
-/// The names of the dimensions, each another.
-struct Names {
-    names: Vec<String>,
-    /// Nobody has said them: they are for the plan, and not for documents.
-    guessed: bool,
-}
-
-impl Names {
-    /// As the array says them, or else as OME-Zarr's axes do.
-    fn of(layout: &Layout, attributes: &Map<String, Value>) -> Self {
-        let count = layout.shape.len();
-        let image = groups::first_image(attributes);
-        let own = layout.names.clone().filter(|names| groups::is_complete(names, count));
-        let said = own.or_else(|| groups::axes_names(image?, count));
-        Self { guessed: said.is_none(), names: said.unwrap_or_else(|| usual_names(count)) }
-    }
+/// The names of the dimensions, each another: as the array says them, or else as OME-Zarr's axes do.
+fn names_of(layout: &Layout, attributes: &Map<String, Value>) -> Option<Vec<String>> {
+    let count = layout.shape.len();
+    let own = layout.names.clone().filter(|names| groups::is_complete(names, count));
+    own.or_else(|| groups::axes_names(groups::first_image(attributes)?, count))
 }
 
 fn usual_names(count: usize) -> Vec<String> {

@@ -65,7 +65,7 @@ impl ArrayJob {
     /// Of an array that becomes what was designed.
     pub(super) fn of_design(name: String, source: Array, design: Design, call: &Call<'_>) -> Result<Self> {
         let target = design.array(&call.place(""));
-        let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
+        let document = design.documents.iter().cloned().collect();
         let change = Change::new(source, target, Some(design), call.options(), call.pool.clone())?;
         Ok(Self::new(name, Value::Object(document), false, change))
     }
@@ -387,7 +387,7 @@ fn designed(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
         }
     }
     left.push(source.document().to_path_buf());
-    let notes = image.notes.into_iter().chain(design.notes().to_vec()).collect();
+    let notes = image.notes.into_iter().chain(design.notes.clone()).collect();
     let job = ArrayJob::of_design(name, *source, design, call)?;
     Ok(ArrayJobs { form: ResultForm::Designed, left, records, notes, ..ArrayJobs::of_kept(vec![job]) })
 }

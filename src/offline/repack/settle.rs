@@ -34,7 +34,7 @@ impl<'a> Mentions<'a> {
     pub(super) fn put_groups(&self, root: &Path) -> Result<()> {
         for job in &self.plan.jobs {
             // An image that becomes a dataset of its own has its records at the root.
-            let is_moved = job.change.design.as_ref().is_some_and(|design| design.stays().is_none());
+            let is_moved = job.change.design.as_ref().is_some_and(|design| design.stays.is_none());
             let array = if is_moved { None } else { job.change.source.path().strip_prefix(self.root).ok() };
             let array = array.unwrap_or(Path::new(""));
             job.given_up.settle_records(root, array)?;
@@ -90,7 +90,7 @@ impl<'a> Mentions<'a> {
     /// Corrects what the groups in `tree` say of an array that keeps its place among others.
     pub(super) fn refresh_around(&self, tree: &Path) -> Result<()> {
         let mut designs = self.plan.jobs.iter().filter_map(|job| job.change.design.as_ref());
-        if designs.any(|design| design.stays().is_some()) { self.put_said(tree) } else { Ok(()) }
+        if designs.any(|design| design.stays.is_some()) { self.put_said(tree) } else { Ok(()) }
     }
 }
 

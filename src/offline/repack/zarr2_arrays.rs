@@ -51,7 +51,7 @@ pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
         return Ok(ArrayJobs::of_kept(kept.collect::<Result<_>>()?));
     }
     let left = arrays.iter().map(|(_, source, _)| source.document().to_path_buf()).collect();
-    let notes = arrays.iter().flat_map(|(_, _, design)| design.notes().to_vec()).collect();
+    let notes = arrays.iter().flat_map(|(_, _, design)| design.notes.clone()).collect();
     let jobs = arrays.into_iter().map(|(name, source, design)| ArrayJob::of_design(name, source, design, call));
     let jobs = jobs.collect::<Result<_>>()?;
     Ok(ArrayJobs { form: ResultForm::Designed, left, notes, ..ArrayJobs::of_kept(jobs) })
