@@ -35,7 +35,7 @@ pub(super) fn settled(
     let named = options.dialect;
     let options = options.with_dialect(nodes::dialect_of(nodes, options)?);
     options.check(named)?;
-    let selection = Selection::new(nodes, &options)?.into(copied);
+    let selection = Selection::new(nodes, &options, copied)?;
     let is_asked = copied || options.ome.is_some();
     let is_open = options.shard.is_empty() && options.index_location.is_none() && options.index_checksum.is_none();
     let some_are_meant = nodes::all_arrays(nodes).any(|(node, array)| selection.is_meant(node, array));

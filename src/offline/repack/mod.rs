@@ -159,7 +159,7 @@ impl Repack {
         }
         let not_fetched = not_fetched::notes(&nodes);
         let (options, note) = &choice::settled(&nodes, &options, out.is_some())?;
-        let selection = Selection::new(&nodes, options)?.into(out.is_some());
+        let selection = Selection::new(&nodes, options, out.is_some())?;
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
         let arrays = CopiedArrays::among(&nodes, &root);

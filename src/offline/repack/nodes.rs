@@ -30,7 +30,7 @@ pub(super) fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)
 
 /// The format of the images that are repacked, if all have the same.
 pub(super) fn dialect_of(nodes: &[Node], options: &RepackOptions) -> Result<Option<Dialect>> {
-    let selection = Selection::new(nodes, options)?;
+    let selection = Selection::new(nodes, options, false)?;
     let taken = arrays(nodes).filter(|(node, _)| selection.takes(&node.name));
     let dialects: Vec<Dialect> = taken.map(|(_, array)| array.layout().dialect).collect();
     Ok(dialects.first().copied().filter(|first| dialects.iter().all(|dialect| dialect == first)))

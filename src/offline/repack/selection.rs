@@ -38,13 +38,10 @@ impl<'a> Selection<'a> {
     ///
     /// [`Error::NotFound`] for a name that nothing in the dataset has; of an array that would be repacked, why it can't
     /// be read.
-    pub(super) fn new(nodes: &[Node], options: &'a RepackOptions) -> Result<Self> {
+    pub(super) fn new(nodes: &[Node], options: &'a RepackOptions, copied: bool) -> Result<Self> {
         let keys = |names: &'a [String]| names.iter().map(|name| name.trim_matches('/')).collect();
         let (only, skip, records) = (keys(&options.only), keys(&options.skip), own_records(nodes));
-        let mut selection = Self { options, only, skip, records, copied: false, is_flat: false };
-        let is_flat = |array: &Array| array.shape().len() < 2 && !array.layout().has_index();
-        let taken = nodes.iter().filter(|node| selection.takes(&node.name));
-        selection.is_flat = taken.filter_map(Node::array).all(is_flat);
+        let mut selection = Self { options, only, skip, records, copied, is_flat: false };
         for (field, names) in [("only", &options.only), ("skip", &options.skip)] {
             if names.iter().any(String::is_empty) {
                 let reason = "is no name; name an array or a group, or the whole dataset by \"/\"";
@@ -62,15 +59,14 @@ impl<'a> Selection<'a> {
                 return Err(Error::not_found(root, reason));
             }
         }
-        let taken = nodes.iter().filter(|node| selection.takes(&node.name));
-        let unread: Vec<_> = taken.filter_map(|node| Some((node.name.as_str(), node.unreadable()?))).collect();
-        let is_alone = !nodes.iter().any(|node| node.array().is_some() && selection.takes(&node.name));
-        refused(&unread, is_alone).map_or(Ok(selection), Err)
-    }
-
-    /// The same for a result that is a new dataset, if it is one.
-    pub(super) fn into(self, copied: bool) -> Self {
-        Self { copied, ..self }
+        let taken: Vec<&Node> = nodes.iter().filter(|node| selection.takes(&node.name)).collect();
+        let mut arrays = taken.iter().filter_map(|node| node.array()).peekable();
+        let unread: Vec<_> = taken.iter().filter_map(|node| Some((node.name.as_str(), node.unreadable()?))).collect();
+        if let Some(error) = refused(&unread, arrays.peek().is_none()) {
+            return Err(error);
+        }
+        selection.is_flat = arrays.all(|array| array.shape().len() < 2 && !array.layout().has_index());
+        Ok(selection)
     }
 
     /// Whether the names choose an array.
