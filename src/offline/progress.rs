@@ -112,6 +112,29 @@ impl ProgressCounters {
     }
 }
 
+/// What one shard of a repacking has added to the counters so far.
+pub(super) struct Tally<'a> {
+    pub(super) counters: &'a ProgressCounters,
+    pub(super) added: AtomicU64,
+}
+
+impl Tally<'_> {
+    pub(super) fn read(&self, bytes: u64) {
+        self.counters.read.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn pixels(&self, bytes: u64) {
+        self.added.fetch_add(bytes, Relaxed);
+        self.counters.done.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts `bytes` for the whole shard: some of its chunks were missing, or reached beyond the edge.
+    pub(super) fn settle(self, bytes: u64) {
+        self.counters.done.fetch_add(bytes, Relaxed);
+        self.counters.done.fetch_sub(self.added.into_inner(), Relaxed);
+    }
+}
+
 /// How many threads `workers` stands for: 0 is one for each core that the process may use.
 pub(super) fn threads(workers: usize) -> usize {
     if workers > 0 { workers } else { thread::available_parallelism().map_or(1, NonZero::get) }

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use super::change::Change;
-use super::progress::Tally;
 use super::shard::ShardOutcome;
 use crate::error::{Error, Result};
-use crate::offline::progress::{ProgressCounters, threads};
+use crate::offline::progress::{ProgressCounters, Tally, threads};
 use crate::sync::Unpoisoned;
 use crate::words::count;
 

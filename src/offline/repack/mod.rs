@@ -36,7 +36,6 @@ mod options;
 mod order;
 mod pack;
 mod places;
-mod progress;
 mod receipt;
 mod refusal;
 mod rest;

@@ -9,7 +9,6 @@ use rayon::prelude::*;
 use super::change::{Change, Work};
 use super::chunks::SourceChunk;
 use super::options::RepackSummary;
-use super::progress::Tally;
 use super::source_file::SourceFile;
 use super::writer::{ShardWriter, WrittenChunk, about};
 use crate::error::{Error, Result};
@@ -21,6 +20,7 @@ use crate::offline::array::Array;
 use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
+use crate::offline::progress::Tally;
 use crate::words::count;
 
 /// What became of a shard.

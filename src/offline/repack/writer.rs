@@ -8,13 +8,13 @@ use rayon::prelude::*;
 
 use super::change::Change;
 use super::chunks::{SourceChunk, SourceFiles};
-use super::progress::Tally;
 use super::source_file::SourceFile;
 use super::transcoder::EncodedChunk;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs::system::FileExt;
 use crate::geometry::for_each_position;
+use crate::offline::progress::Tally;
 
 /// A chunk that was written.
 #[derive(Debug, Clone, Copy)]
