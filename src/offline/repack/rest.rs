@@ -76,36 +76,30 @@ impl Rest<'_> {
 
     /// Refuses links that the copy would have, for an archive, which can't hold any.
     pub(super) fn refuse_links(&self) -> Result<()> {
-        self.refuse_links_in(self.root, 0)
-    }
-
-    fn refuse_links_in(&self, folder: &Path, depth: usize) -> Result<()> {
-        for entry in if depth > DEPTH_MAX { Vec::new() } else { look::list(folder)? } {
-            match self.fate(&entry)? {
-                Fate::Folder => self.refuse_links_in(&entry, depth + 1)?,
-                Fate::Link => {
-                    let reason = "is a link, which an archive can't hold; repack into a folder";
-                    return Err(Error::unsupported(entry, reason));
-                }
-                Fate::Left | Fate::Odd | Fate::File => {}
+        self.visit(self.root, 0, &mut |entry, fate| match fate {
+            Fate::Link => {
+                Err(Error::unsupported(entry, "is a link, which an archive can't hold; repack into a folder"))
             }
-        }
-        Ok(())
+            _ => Ok(()),
+        })
     }
 
     /// What is neither a file, nor a folder, nor a link, and has no place in a copy.
     pub(super) fn odd(&self) -> Result<Vec<PathBuf>> {
         let mut odd = Vec::new();
-        self.odd_in(self.root, 0, &mut odd)?;
+        self.visit(self.root, 0, &mut |entry, fate| {
+            odd.extend(matches!(fate, Fate::Odd).then_some(entry));
+            Ok(())
+        })?;
         Ok(odd)
     }
 
-    fn odd_in(&self, folder: &Path, depth: usize, odd: &mut Vec<PathBuf>) -> Result<()> {
+    /// Tells `visit` what becomes of all in a folder that is no folder itself.
+    fn visit(&self, folder: &Path, depth: usize, visit: &mut dyn FnMut(PathBuf, Fate) -> Result<()>) -> Result<()> {
         for entry in if depth > DEPTH_MAX { Vec::new() } else { look::list(folder)? } {
             match self.fate(&entry)? {
-                Fate::Folder => self.odd_in(&entry, depth + 1, odd)?,
-                Fate::Odd => odd.push(entry),
-                Fate::Left | Fate::Link | Fate::File => {}
+                Fate::Folder => self.visit(&entry, depth + 1, visit)?,
+                fate => visit(entry, fate)?,
             }
         }
         Ok(())
