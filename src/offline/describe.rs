@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::{Channel, IndexLocation};
+use crate::config::Channel;
 use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format;
@@ -283,10 +283,6 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
     let own = array.image_provenance();
     let frames = own.iter().flat_map(notes_of_frames);
     let grid = array.layout().chunk_grid();
-    let location = array.layout().index_location().map(|location| match location {
-        IndexLocation::Start => "start".to_owned(),
-        IndexLocation::End => "end".to_owned(),
-    });
     Ok(ArrayDescription {
         path: name.to_owned(),
         format: format::describe(array.layout()).to_owned(),
@@ -299,7 +295,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         chunk_shape: array.chunk_shape().to_vec(),
         shard_shape: array.shard_shape().map(<[u64]>::to_vec),
         codecs: codecs(array, &sums),
-        index_location: location,
+        index_location: array.layout().index_location().map(|location| location.to_string()),
         manifest: array.manifest().map(|manifest| manifest.origin().to_owned()),
         shard_files: sums.files,
         chunks_present: sums.present,

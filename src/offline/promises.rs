@@ -51,11 +51,8 @@ pub(super) fn broken_in_tree(tree: &Tree, mut unread: impl FnMut(&Path, Error)) 
             unread(&group.path, error);
             Vec::new()
         });
-        broken.extend(GroupPromises::new(&group.name, &group.path, &group.attributes).broken(
-            consolidated,
-            &known,
-            false,
-        ));
+        let group = GroupPromises { name: &group.name, path: &group.path, attributes: &group.attributes };
+        broken.extend(group.broken(consolidated, &known, false));
     }
     broken
 }
@@ -75,7 +72,7 @@ pub(super) fn broken(nodes: &[Node]) -> Result<Vec<Broken>> {
         let attributes = node.document()?.get("attributes").cloned().unwrap_or_default();
         // Those of Zarr v2 that can't be read promise nothing; a new dataset has its own.
         let consolidated = consolidated(&node.path).unwrap_or_default();
-        let group = GroupPromises::new(&node.name, &node.path, &attributes);
+        let group = GroupPromises { name: &node.name, path: &node.path, attributes: &attributes };
         let more = group.broken(consolidated, &known, !node.is_central());
         // Each is told once, by the first who promises it.
         broken.extend(more.into_iter().filter(|one| told.insert(one.node.clone())));
@@ -90,11 +87,7 @@ struct GroupPromises<'a> {
     attributes: &'a Value,
 }
 
-impl<'a> GroupPromises<'a> {
-    fn new(name: &'a str, path: &'a Path, attributes: &'a Value) -> Self {
-        Self { name, path, attributes }
-    }
-
+impl GroupPromises<'_> {
     /// What it promises and is not so, `consolidated` among it. `own`: also the arrays that this crate's writer makes.
     fn broken(&self, consolidated: Vec<Promise>, known: IsArray<'_>, own: bool) -> Vec<Broken> {
         let mut promises = of_attributes(self);

@@ -1,13 +1,8 @@
-//! What is said of an array whose chunks lie elsewhere: its documents, and where its chunks are.
+//! Where the chunks of an array lie, in the words of manifests.
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::error::{Error, Result};
-use crate::format::zarr3;
-use crate::offline::array::Array;
-use crate::offline::hierarchy::walk::Node;
 
 /// `0.1.2`: the chunk key encoding `v2`, which manifests and Zarr v2 share.
 pub(super) fn key(position: &[u64]) -> String {
@@ -15,13 +10,6 @@ pub(super) fn key(position: &[u64]) -> String {
         return "0".to_owned();
     }
     position.iter().map(u64::to_string).collect::<Vec<_>>().join(".")
-}
-
-/// The array's Zarr v3 document, with the inner chunks as its chunks.
-pub(super) fn array_document(node: &Node, array: &Array) -> Result<Value> {
-    let mut document = node.document()?;
-    zarr3::set_chunk_files(&mut document, array.metadata());
-    Ok(document)
 }
 
 /// The URLs of the dataset's files.

@@ -47,7 +47,7 @@ use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
 use crate::words::{self, quoted};
-use documents::{Urls, array_document, key};
+use documents::{Urls, key};
 use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document};
 
 /// Files whose indexes are read at once.
@@ -384,7 +384,8 @@ impl Forms<'_> {
 
     fn array(&mut self, node: &Node, array: &Array, summary: &mut ManifestSummary) -> Result<()> {
         let place = self.folder.join(&node.name);
-        let mut document = array_document(node, array)?;
+        let mut document = node.document()?;
+        zarr3::set_chunk_files(&mut document, array.metadata());
         forget_slots(&mut document);
         let before = summary.chunks;
         let mut in_kerchunk = false;

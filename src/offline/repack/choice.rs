@@ -72,9 +72,8 @@ pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
         ArrayJobs::new(nodes, call)?
     };
     jobs.notes.extend(of_nodes);
-    jobs.notes.extend(
-        flat.into_iter().map(|array| format!("{array} stays as it is: it has no rows and columns, or no element")),
-    );
+    let of_flat = |array| format!("{array} stays as it is: it has no rows and columns, or no element");
+    jobs.notes.extend(flat.into_iter().map(of_flat));
     if call.copied {
         jobs.notes.extend(jobs.jobs.iter().filter_map(note_of_image));
         jobs.notes.extend(jobs.jobs.iter().filter_map(|job| note_of_group(job, call)));
@@ -135,13 +134,8 @@ fn check_lengths(nodes: &[Node], selection: &Selection<'_>) -> Result<()> {
     let taken = nodes::all_arrays(nodes).filter(|(node, array)| selection.is_meant(node, array) && !is_left(array));
     let taken: Vec<_> = taken.collect();
     for (field, lengths) in [("chunk", &selection.options.chunk), ("shard", &selection.options.shard)] {
-        let mut lacking: Vec<(&str, usize)> = Vec::new();
-        for (node, array) in &taken {
-            let rank = array.shape().len();
-            if rank < lengths.len() {
-                lacking.push((&node.name, rank));
-            }
-        }
+        let ranks = taken.iter().map(|(node, array)| (node.name.as_str(), array.shape().len()));
+        let lacking: Vec<_> = ranks.filter(|(_, rank)| *rank < lengths.len()).collect();
         if !lacking.is_empty() && lacking.len() < taken.len() {
             return Err(refusal::of_lengths(field, lengths, &lacking));
         }

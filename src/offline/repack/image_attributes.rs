@@ -52,24 +52,19 @@ impl ImageAttributes {
             if node.array().is_some() {
                 ome_of_array = said.shift_remove(OME);
             }
-            if rules(to).ome_versions.contains(&OmeVersion::V0_4) {
-                // Of older versions, nothing need be converted.
-                groups::read_0_4(node, &mut said).ok();
-            } else {
-                groups::read_0_4(node, &mut said)?;
+            match groups::read_0_4(node, &mut said) {
+                Err(error) if !rules(to).ome_versions.contains(&OmeVersion::V0_4) => return Err(error),
+                // Of older versions, nothing need be converted to 0.4.
+                _ => {}
             }
             groups::take_ome_back(&mut said);
             let is_far = at >= usize::from(array.is_some()) + usize::from(nearest.is_some());
-            if array.is_some_and(|array| at > 0 && is_level(array)) {
-                // It is about level 0.
+            if is_far || array.is_some_and(|array| at > 0 && is_level(array)) {
+                // It is about the datasets there, or about level 0.
                 forget_own(&mut said);
             }
             if let Some(of_node) = said.shift_remove(OME) {
                 all.choose_ome(&mut ome, of_node, node, name, is_far);
-            }
-            if is_far {
-                // It is about the datasets there.
-                forget_own(&mut said);
             }
             all.merge(said, node, !is_far);
         }

@@ -27,26 +27,20 @@ pub(super) fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
 
 /// Refuses a place where no new dataset can be.
 pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
-    if is_archive_name(out) {
+    let refused = |reason: &str| Err(Error::config("out", out.display(), reason));
+    let is_archive = is_archive_name(out);
+    if is_archive {
         check_dialect(dialect)?;
     }
-    let may_be_made = if is_archive_name(out) { look::is_archive(out) } else { out.is_dir() };
+    let may_be_made = if is_archive { look::is_archive(out) } else { out.is_dir() };
     if out == root {
-        return Err(Error::config(
-            "out",
-            out.display(),
-            "is the dataset that is repacked: choose another path, or none",
-        ));
+        return refused("is the dataset that is repacked: choose another path, or none");
     }
     if out.exists() && !may_be_made {
         return Err(Error::exists_for_good(out));
     }
     if out.starts_with(root) {
-        return Err(Error::config(
-            "out",
-            out.display(),
-            "lies in the dataset that is repacked; choose a path beside it",
-        ));
+        return refused("lies in the dataset that is repacked; choose a path beside it");
     }
     refuse_within_array("out", out)?;
     match out.parent() {

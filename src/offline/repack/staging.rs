@@ -101,8 +101,7 @@ impl Staging {
         let mut others = look::list(&self.path)?;
         others.retain(|entry| *entry != journal && !entry.ends_with(MARKER));
         for entry in others.into_iter().chain([journal]) {
-            let is_folder = entry.is_dir() && !entry.is_symlink();
-            if is_folder {
+            if entry.is_dir() && !entry.is_symlink() {
                 os::remove_folder(&entry)?;
                 continue;
             }
@@ -139,23 +138,18 @@ fn check_own(path: &Path) -> Result<()> {
 
 /// What the journal in a folder says. A folder without one is not ours.
 fn known(path: &Path) -> Result<Journal> {
-    let journal = document::read(&path.join(JOURNAL))?;
     let foreign = || Error::exists_for_good(path);
-    match journal {
-        Some(journal) => {
-            let arrays = journal.get("arrays").and_then(Value::as_object).cloned().ok_or_else(foreign)?;
-            // Its names are folders that will be removed.
-            match arrays.keys().find(|name| !name.is_empty() && !is_below(name)) {
-                Some(name) => {
-                    Err(Error::format(path, format!("its journal names {}, which is not below it", quoted(name))))
-                }
-                None => Ok(Journal { arrays, synced: journal.get("synced") == Some(&Value::Bool(true)) }),
-            }
-        }
+    let Some(journal) = document::read(&path.join(JOURNAL))? else {
         // A call that was killed at its very start leaves no more than an empty tree, at its very end the marker.
-        None if path.exists() && look::list(path)?.iter().any(|entry| is_not_empty(entry)) => Err(foreign()),
-        None => Ok(Journal::default()),
+        let is_foreign = path.exists() && look::list(path)?.iter().any(|entry| is_not_empty(entry));
+        return if is_foreign { Err(foreign()) } else { Ok(Journal::default()) };
+    };
+    let arrays = journal.get("arrays").and_then(Value::as_object).cloned().ok_or_else(foreign)?;
+    // Its names are folders that will be removed.
+    if let Some(name) = arrays.keys().find(|name| !name.is_empty() && !is_below(name)) {
+        return Err(Error::format(path, format!("its journal names {}, which is not below it", quoted(name))));
     }
+    Ok(Journal { arrays, synced: journal.get("synced") == Some(&Value::Bool(true)) })
 }
 
 fn is_not_empty(path: &Path) -> bool {
