@@ -16,7 +16,6 @@
 //! The folder stands beside the dataset rather than in it, because a reader that lists a group fails on an array with a
 //! storage transformer that it does not know, which today all do.
 
-mod documents;
 mod files;
 
 use std::path::{Path, PathBuf};
@@ -47,8 +46,7 @@ use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
 use crate::words::{self, quoted};
-use documents::{Urls, key};
-use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document};
+use files::{ArrayManifest, Kerchunk, MANIFEST, Urls, create_folder, key, put_document};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -208,13 +206,51 @@ impl WriteManifest {
                 .fold(total, |sum, file| sum.saturating_add(file.len()));
         }
         counters.begin(total);
-        let urls = Urls { root, prefix: options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/')) };
         out.parent().map_or(Ok(()), create_folder)?;
         let made = OutputFolder::create(out)?;
-        let summary = write_folder(&nodes, made.folder(), &urls, options, counters)?;
+        let summary = self.write(&nodes, made.folder())?;
         // What has come meanwhile is another call's, or somebody's.
         check_manifest_place(out, options.overwrite)?;
         made.publish(options.overwrite)?;
+        Ok(summary)
+    }
+
+    fn write(&self, nodes: &[Node], folder: &Path) -> Result<ManifestSummary> {
+        let Self { root, options, counters, .. } = self;
+        let prefix = options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/'));
+        create_folder(folder)?;
+        let kerchunk = options.has(ManifestForm::Kerchunk);
+        let kerchunk =
+            kerchunk.then(|| Kerchunk::create(folder.join(KERCHUNK), options.kerchunk_zarr_format)).transpose()?;
+        let (inlined_max, mut summary) = (options.inlined_max(), ManifestSummary::default());
+        let mut forms = Forms { folder, urls: Urls { root, prefix }, counters, kerchunk, inlined_max };
+        for node in nodes {
+            match &node.kind {
+                NodeKind::Group(_) => {
+                    let mut document = node.document()?;
+                    // What is consolidated there describes other arrays than these.
+                    consolidated::take(&mut document);
+                    forget_slots(&mut document);
+                    forms.group(&node.name, &document)?;
+                }
+                NodeKind::Array(array) => forms.array(node, array, &mut summary)?,
+                NodeKind::Unreadable(error) => {
+                    summary.notes.push(format!("{} is left out: {error}", words::node(&node.name)))
+                }
+            }
+        }
+        summary.notes.extend(levels::notes(nodes)?.into_iter().map(|(name, note)| format!("{}: {note}", quoted(name))));
+        summary.notes.extend(not_fetched::notes(nodes));
+        for Broken { node, what, .. } in promises::broken(nodes)? {
+            summary.notes.push(format!("{} is left out: of the group around it, {what}", quoted(node)));
+        }
+        if let Some(kerchunk) = forms.kerchunk {
+            kerchunk.finish()?;
+        }
+        if summary.arrays == 0 {
+            let reason = format!("no array of it can be described so: {}", summary.notes.join("; "));
+            return Err(Error::unsupported(root, reason));
+        }
         Ok(summary)
     }
 }
@@ -262,19 +298,12 @@ fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
 
 /// Refuses a place where something is that may not be replaced.
 pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
-    if !out.exists() {
-        return Ok(());
+    let reason = "holds no manifests, or other things beside them, so it is never replaced: choose another path";
+    match out.exists() {
+        true if !holds_manifests(out)? => Err(Error::conflict(out, reason)),
+        true if !overwrite => Err(Error::exists(out)),
+        _ => Ok(()),
     }
-    if !holds_manifests(out)? {
-        return Err(Error::conflict(
-            out,
-            "holds no manifests, or other things beside them, so it is never replaced: choose another path",
-        ));
-    }
-    if !overwrite {
-        return Err(Error::exists(out));
-    }
-    Ok(())
 }
 
 /// Whether there is nothing in a folder but manifests and their documents.
@@ -300,49 +329,6 @@ fn holds_manifests(folder: &Path) -> Result<bool> {
     Ok(manifests)
 }
 
-fn write_folder(
-    nodes: &[Node],
-    folder: &Path,
-    urls: &Urls<'_>,
-    options: &ManifestOptions,
-    counters: &ProgressCounters,
-) -> Result<ManifestSummary> {
-    create_folder(folder)?;
-    let kerchunk = options.has(ManifestForm::Kerchunk);
-    let kerchunk =
-        kerchunk.then(|| Kerchunk::create(folder.join(KERCHUNK), options.kerchunk_zarr_format)).transpose()?;
-    let (inlined_max, mut summary) = (options.inlined_max(), ManifestSummary::default());
-    let mut forms = Forms { folder, urls, counters, kerchunk, inlined_max };
-    for node in nodes {
-        match &node.kind {
-            NodeKind::Group(_) => {
-                let mut document = node.document()?;
-                // What is consolidated there describes other arrays than these.
-                consolidated::take(&mut document);
-                forget_slots(&mut document);
-                forms.group(&node.name, &document)?;
-            }
-            NodeKind::Array(array) => forms.array(node, array, &mut summary)?,
-            NodeKind::Unreadable(error) => {
-                summary.notes.push(format!("{} is left out: {error}", words::node(&node.name)))
-            }
-        }
-    }
-    summary.notes.extend(levels::notes(nodes)?.into_iter().map(|(name, note)| format!("{}: {note}", quoted(name))));
-    summary.notes.extend(not_fetched::notes(nodes));
-    for Broken { node, what, .. } in promises::broken(nodes)? {
-        summary.notes.push(format!("{} is left out: of the group around it, {what}", quoted(node)));
-    }
-    if let Some(kerchunk) = forms.kerchunk {
-        kerchunk.finish()?;
-    }
-    if summary.arrays == 0 {
-        let reason = format!("no array of it can be described so: {}", summary.notes.join("; "));
-        return Err(Error::unsupported(urls.root, reason));
-    }
-    Ok(summary)
-}
-
 /// Takes back what the live writer says of its slots: they are in shards, of which there are none here.
 fn forget_slots(document: &mut Value) {
     if let Some(mut own) = ProvenanceMut::of(document) {
@@ -365,7 +351,7 @@ fn note(node: &Node, array: &Array, chunks: u64, notes: &mut Vec<String>) -> Res
 struct Forms<'a> {
     /// Where they are written.
     folder: &'a Path,
-    urls: &'a Urls<'a>,
+    urls: Urls<'a>,
     counters: &'a ProgressCounters,
     kerchunk: Option<Kerchunk>,
     /// The most chunks of an array whose manifest stands in its document; `None`: there are no documents.
