@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
 use super::volume::{keep_depth, keep_key, note_of_resolution, refuse_distances, volume_of};
-use super::{groups, target};
+use super::{groups, refusal, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, FillValue, IndexLocation, OmeVersion, Volume};
 use crate::format::codecs::Chain;
 use crate::format::layout::{Files, Layout};
@@ -221,10 +221,7 @@ fn split(said: &ImageAttributes, from: &Metadata, to: Dialect) -> Result<(Map<St
 fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
     let metadata = array.metadata();
     let count = metadata.layout.shape.len();
-    if !rules(options.to()).shares_files && !options.shard.is_empty() {
-        let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.to());
-        return Err(Error::config("shard", format_args!("{:?}", options.shard), reason));
-    }
+    refusal::refuse_shards(options)?;
     let volume = rules(options.to()).numbers_chunks;
     // Shards of a volume are boxes of a power of two: what was elsewhere is hardly one.
     let kept =

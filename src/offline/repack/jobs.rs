@@ -364,12 +364,7 @@ fn designed(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     let Some(Node { path, kind: NodeKind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
     if !call.copied && from != options.to() {
-        let reason = format!(
-            "{} is of {}, whose documents have other names; write the result to a new dataset",
-            path.display(),
-            from.name()
-        );
-        return Err(Error::config("dialect", to, reason));
+        return Err(refusal::of_other_names(&path, from, options.to()));
     }
     let refused = |error| refusal::of_array(error, &name, options);
     let design = Design::new(&source, &image, options, stays.then_some(&*name)).map_err(refused)?;

@@ -145,10 +145,8 @@ impl RepackOptions {
         Self { chunk, shard, sharding, index_location: None, index_checksum: None, ..self.clone() }
     }
 
-    /// # Errors
-    ///
-    /// [`Error::Config`] for options that contradict each other, or leave open what only an acquisition chooses.
-    /// `named`: the format that somebody has named.
+    /// Refuses options that contradict each other, or leave open what only an acquisition chooses. `named`: the format
+    /// that somebody has named.
     pub(super) fn check(&self, named: Option<Dialect>) -> Result<()> {
         if self.codec.as_ref().is_some_and(|codec| codec.compressor == Compressor::Auto) {
             let reason = "only an acquisition chooses by itself; name the codec that the result shall have";
@@ -173,14 +171,13 @@ impl RepackOptions {
         }
         let reason =
             "means nothing where each chunk is a file; leave one of the two out: this, or the option `sharding`";
-        if !self.shard.is_empty() {
-            return Err(Error::config("shard", format_args!("{:?}", self.shard), reason));
-        }
-        if let Some(location) = self.index_location {
-            return Err(Error::config("index_location", location, reason));
-        }
-        if let Some(checksum) = self.index_checksum {
-            return Err(Error::config("index_checksum", checksum, reason));
+        let of_shards = [
+            ("shard", (!self.shard.is_empty()).then(|| format!("{:?}", self.shard))),
+            ("index_location", self.index_location.map(|location| location.to_string())),
+            ("index_checksum", self.index_checksum.map(|checksum| checksum.to_string())),
+        ];
+        if let Some((field, value)) = of_shards.into_iter().find_map(|(field, value)| Some((field, value?))) {
+            return Err(Error::config(field, value, reason));
         }
         if !rules(self.to()).plain_files {
             let reason = format!("is not written in {}; zarr3 and zarr2 are possible", self.to());

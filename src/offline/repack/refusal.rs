@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::options::RepackOptions;
 use crate::config::{Dialect, Volume};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::format::rules;
 use crate::offline::array::Array;
 use crate::words::{count, quoted, shell_word};
@@ -77,8 +77,11 @@ pub(super) fn of_lengths(field: &'static str, lengths: &[u64], lacking: &[(&str,
 /// Of a dataset in which no array is concerned, though it has some. `ranks`: the numbers of dimensions of those that
 /// were chosen.
 pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) -> Error {
-    if let (Some(error), true) = (of_no_choice(root, options), ranks.is_empty()) {
-        return error;
+    let chosen = [("only", &options.only), ("skip", &options.skip)];
+    let mut chosen = chosen.into_iter().filter(|(_, names)| !names.is_empty());
+    if let (true, Some((field, names))) = (ranks.is_empty(), chosen.clone().next_back()) {
+        let reason = format!("of {}, no array is left that would be repacked", root.display());
+        return Error::config(field, format_args!("{names:?}"), reason);
     }
     if !ranks.is_empty() && ranks.iter().all(|rank| *rank == 0) {
         let reason = "the arrays that are to be repacked have no dimensions: each is one element, and stays what it is";
@@ -109,8 +112,7 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
         }
     };
     let reason = format!("holds no array with shards that is to be repacked{help}");
-    let chosen = [("only", &options.only), ("skip", &options.skip)];
-    match chosen.into_iter().find(|(_, names)| !names.is_empty()) {
+    match chosen.next() {
         Some((field, names)) => Error::config(field, format_args!("{names:?}"), format!("{} {reason}", root.display())),
         None => Error::config("path", root.display(), reason),
     }
@@ -131,12 +133,20 @@ pub(super) fn in_place(array: &Array, to: Dialect) -> Error {
     Error::config("path", array.path().display(), reason)
 }
 
-/// Of names that leave no array of a dataset that has some.
-fn of_no_choice(root: &Path, options: &RepackOptions) -> Option<Error> {
-    let chosen = [("skip", &options.skip), ("only", &options.only)];
-    let (field, names) = chosen.into_iter().find(|(_, names)| !names.is_empty())?;
-    let reason = format!("of {}, no array is left that would be repacked", root.display());
-    Some(Error::config(field, format_args!("{names:?}"), reason))
+/// Of what would get documents of other names where it stands.
+pub(super) fn of_other_names(place: &Path, from: Dialect, to: Dialect) -> Error {
+    let place = place.display();
+    let reason = format!("{place} is of {from}, whose documents have other names; write the result to a new dataset");
+    Error::config("dialect", to, reason)
+}
+
+/// Refuses lengths of shards where each chunk is a file.
+pub(super) fn refuse_shards(options: &RepackOptions) -> Result<()> {
+    if rules(options.to()).shares_files || options.shard.is_empty() {
+        return Ok(());
+    }
+    let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.to());
+    Err(Error::config("shard", format_args!("{:?}", options.shard), reason))
 }
 
 /// Of an array whose document is about the dataset around it.

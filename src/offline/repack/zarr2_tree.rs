@@ -13,7 +13,7 @@ use super::left_out::LeftOut;
 use super::selection::Selection;
 use super::{groups, nodes, ome_lists, refusal, target};
 use crate::config::{Codec, OmeVersion};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::codecs::Chain;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
@@ -26,7 +26,7 @@ use crate::offline::hierarchy::walk::{Node, NodeKind};
 /// Whether the arrays of a tree become such, rather than one the image of a dataset: several, or one that is no image,
 /// or where the words of OME-Zarr 0.4 are asked for, in which its groups speak.
 pub(super) fn is_meant(nodes: &[Node], selection: &Selection<'_>) -> bool {
-    let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, _)| is_taken(node, selection)).collect();
+    let taken: Vec<_> = nodes::all_arrays(nodes).filter(|(node, _)| is_taken(&node.name, selection)).collect();
     let is_zarr3 = |array: &Array| array.layout().rules().is_tree;
     let is_of_tree = |array: &Array| is_zarr3(array) || !array.layout().rules().shares_files;
     let is_ome = selection.options.ome == Some(OmeVersion::V0_4);
@@ -37,8 +37,8 @@ pub(super) fn is_meant(nodes: &[Node], selection: &Selection<'_>) -> bool {
         && taken.iter().all(|(_, array)| is_of_tree(array))
 }
 
-fn is_taken(node: &Node, selection: &Selection<'_>) -> bool {
-    selection.takes(&node.name) && !selection.is_record(&node.name)
+fn is_taken(name: &str, selection: &Selection<'_>) -> bool {
+    selection.takes(name) && !selection.is_record(name)
 }
 
 /// The arrays and the groups that become others. Arrays that are of Zarr v2 already go along as they are.
@@ -46,12 +46,8 @@ pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     let (selection, options) = (call.selection, call.options());
     if !call.copied {
         let from = nodes::all_arrays(&nodes).find(|(_, array)| array.layout().rules().is_tree);
-        let reason = format!(
-            "{} is of {}, whose documents have other names; write the result to a new dataset",
-            call.root.display(),
-            from.map_or(options.to(), |(_, array)| array.layout().dialect)
-        );
-        return Err(Error::config("dialect", options.to(), reason));
+        let from = from.map_or(options.to(), |(_, array)| array.layout().dialect);
+        return Err(refusal::of_other_names(call.root, from, options.to()));
     }
     let left_out = LeftOut::of_zarr2(&nodes, selection).with(call.absent, true);
     let (mut jobs, mut groups) = (Vec::new(), Vec::new());
@@ -64,11 +60,11 @@ pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
                 left.extend(node::ALL.map(|name| node.path.join(name)));
                 groups.push(group_of_zarr3(&node, false, &left_out, &mut notes)?);
             }
-            NodeKind::Array(ref source) if source.layout().rules().is_tree && is_taken(&node, selection) => {
+            NodeKind::Array(source) if source.layout().rules().is_tree && is_taken(&node.name, selection) => {
                 left.extend([zarr2::ARRAY, zarr2::ATTRIBUTES].map(|name| node.path.join(name)));
-                let target =
-                    metadata(source, selection).map_err(|error| refusal::of_array(error, &node.name, options))?;
-                jobs.push(job(node, target, call)?);
+                let refused = |error| refusal::of_array(error, &node.name, options);
+                let target = metadata(&source, selection).map_err(refused)?;
+                jobs.push(job(node.name, *source, target, call)?);
             }
             _ => {}
         }
@@ -82,15 +78,14 @@ pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     Ok(ArrayJobs { jobs, form: ResultForm::Zarr2, groups, left, records: None, files: lists.files, notes })
 }
 
-fn job(node: Node, target: Metadata, call: &Call<'_>) -> Result<ArrayJob> {
-    let Node { name, kind: NodeKind::Array(source), .. } = node else { unreachable!("the caller has looked") };
+fn job(name: String, source: Array, target: Metadata, call: &Call<'_>) -> Result<ArrayJob> {
     let document = json!({
         "array": zarr2::array(&target, &target.layout.shape),
         "attributes": source.attributes(),
     });
     let path = call.place(&name);
     let target = Array::with(&path, &path, path.join(zarr2::ARRAY), target);
-    let change = Change::new(*source, target, None, call.options(), call.pool.clone())?;
+    let change = Change::new(source, target, None, call.options(), call.pool.clone())?;
     Ok(ArrayJob::new(name, document, false, change))
 }
 
@@ -98,10 +93,7 @@ fn job(node: Node, target: Metadata, call: &Call<'_>) -> Result<ArrayJob> {
 fn metadata(source: &Array, selection: &Selection<'_>) -> Result<Metadata> {
     let (options, old) = (selection.options, source.metadata());
     refuse_lacking(source, options.to())?;
-    if !options.shard.is_empty() {
-        let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.to());
-        return Err(Error::config("shard", format_args!("{:?}", options.shard), reason));
-    }
+    refusal::refuse_shards(options)?;
     let innermost = old.chain.innermost_chunk().unwrap_or_else(|| old.layout.chunk_shape.clone());
     let options_of =
         if selection.stays_files(source) { options.of_files(source.shape().len()) } else { options.clone() };
