@@ -60,7 +60,7 @@ pub(super) fn own_attributes(image: &MultiscaleImage, staging: &Path) -> Result<
 
 impl Publication {
     /// Refuses to make so few levels that attributes of others would be lost.
-    pub(super) fn check_own(&self) -> Result<()> {
+    fn check_own(&self) -> Result<()> {
         let lost =
             self.own.iter().enumerate().skip(self.levels.len()).find_map(|(at, said)| Some((at, said.keys().next()?)));
         match lost {

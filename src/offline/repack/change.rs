@@ -67,7 +67,6 @@ pub(super) enum Work {
 }
 
 impl Change {
-    /// `codec`: how chunks are encoded, if they are encoded again; `None`: as they are.
     pub(super) fn new(
         source: Array,
         target: Array,
@@ -165,25 +164,15 @@ impl Change {
         Ok((beyond > 0).then(note))
     }
 
-    /// Whether the chunks of a new shard are a box.
-    pub(super) fn has_boxes(&self) -> bool {
-        self.target.layout().has_boxes()
-    }
-
     /// Whether shards without chunks are files all the same.
     pub(super) fn keeps_empty(&self) -> bool {
-        self.design.as_ref().is_some_and(Design::keeps_empty)
-    }
-
-    /// Where the first chunk of a new shard may start.
-    pub(super) fn first_byte(&self) -> u64 {
-        self.target.layout().head_bytes()
+        self.design.as_ref().is_some_and(|design| design.plan.shard.keep_empty)
     }
 
     /// Pixels of a new shard, in bytes; of one that is no box, as many as of each other.
     pub(crate) fn pixel_bytes(&self, position: &[u64]) -> u64 {
         let metadata = self.target.metadata();
-        if !self.has_boxes() {
+        if !metadata.layout.has_boxes() {
             let all = format::bytes(&metadata.layout.shape, metadata.dtype).unwrap_or(u64::MAX);
             return all / metadata.layout.dealt_shards().max(1);
         }
@@ -199,7 +188,7 @@ impl Change {
         if as_they_are && !self.keeps_empty() {
             return Ok(positions);
         }
-        if !self.has_boxes() {
+        if !to.has_boxes() {
             return Ok((0..to.dealt_shards()).map(|shard| vec![shard]).collect());
         }
         let grid = to.file_grid();

@@ -1,7 +1,6 @@
 //! Which chunks a new shard gets, in which order, and where they are now.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::change::{Change, Work};
@@ -96,7 +95,7 @@ impl Change {
     /// The chunks of a new shard that lie in the array, by their places in the grid of chunks, in C order.
     fn chunks(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
         let mut found = Vec::new();
-        if self.has_boxes() {
+        if self.target.layout().has_boxes() {
             let (first, counts) = self.target.layout().chunks_of(position);
             for_each_position(&first, &counts, |at| found.push(at.to_vec()));
             return Ok(found);
@@ -119,7 +118,7 @@ impl Change {
     /// order large ones, so that each old chunk is decoded about once; otherwise chunk by chunk.
     pub(super) fn boxes(&self, position: &[u64], most: u64) -> Result<Vec<(Vec<u64>, Vec<u64>)>> {
         let ones = vec![1; self.target.shape().len()];
-        if self.has_boxes() && self.order != ChunkOrder::Morton {
+        if self.target.layout().has_boxes() && self.order != ChunkOrder::Morton {
             let (first, counts) = self.target.layout().chunks_of(position);
             return Ok(crate::offline::export::Pieces::new(&first, &counts, &ones, most).collect());
         }
@@ -132,7 +131,7 @@ impl Change {
 
     /// Sorts along a Z-order curve that starts with the shard, or with the array where shards are no boxes.
     fn sort_by_morton<T>(&self, position: &[u64], things: &mut [T], at: impl Fn(&T) -> &Vec<u64>) {
-        let first = if self.has_boxes() {
+        let first = if self.target.layout().has_boxes() {
             self.target.layout().chunks_of(position).0
         } else {
             vec![0; self.target.shape().len()]
@@ -160,15 +159,15 @@ impl Change {
         if !as_it_is || files[0].chunks() != items.len() {
             return false;
         }
-        let mut end = self.first_byte();
+        let head_bytes = self.target.layout().head_bytes();
+        let mut end = head_bytes;
         let follow = items.iter().all(|item| {
             let follows = item.range.offset == end;
             end += item.range.nbytes;
             follows
         });
-        let chunk_bytes = end - self.first_byte();
         let index_bytes: u64 = index.parts().iter().map(|part| part.nbytes).sum();
-        follow && *len == chunk_bytes + index_bytes
+        follow && *len == end - head_bytes + index_bytes
     }
 }
 
@@ -190,10 +189,9 @@ impl<'a> SourceFiles<'a> {
             return Ok(open.swap_remove(at).1);
         }
         drop(open);
-        let path: &PathBuf = &self.files[number].path;
-        self.source
-            .open_path(path.clone())?
-            .ok_or_else(|| Error::conflict(path, "has gone while its dataset was repacked"))
+        let path = &self.files[number].path;
+        let gone = || Error::conflict(path, "has gone while its dataset was repacked");
+        self.source.open_path(path.clone())?.ok_or_else(gone)
     }
 
     pub(super) fn give_back(&self, number: usize, file: ShardFile) {

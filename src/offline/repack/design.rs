@@ -1,7 +1,7 @@
 //! What an array becomes in a dialect other than Zarr v3. The writer's own plan says what can be and how it is cut, and
 //! the writer's own documents describe it; from these the reader knows where everything goes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ use crate::words::quoted;
 #[derive(Debug)]
 pub(super) struct Design {
     pub(super) codec: Codec,
-    plan: Plan,
+    pub(super) plan: Plan,
     /// By their names below the dataset. They don't say yet how many chunks there are.
     pub(super) documents: Vec<Document>,
     /// What somebody should know of it, as sentences.
@@ -114,11 +114,6 @@ impl Design {
         Array::with(&below(root, &array), &below(root, &folder), root.join(document), self.plan.array.clone())
     }
 
-    /// Whether shards without chunks are files all the same.
-    pub(super) fn keeps_empty(&self) -> bool {
-        self.plan.shard.keep_empty
-    }
-
     /// The ids of the chunks of a shard that is no box.
     pub(super) fn ids(&self, position: &[u64]) -> &[u64] {
         let volume = self.plan.volume.as_ref();
@@ -167,7 +162,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     if let (true, Some(taken)) =
         (rules(to).ome_versions.contains(&OmeVersion::V0_4), ngff::taken_in_0_4(ome.as_ref(), &user))
     {
-        return Err(groups::taken(said.holder(&taken).unwrap_or(array.path()), &taken));
+        return Err(groups::taken(said.holders.get(&taken).map_or(array.path(), PathBuf::as_path), &taken));
     }
     let image = format::ImageDescription {
         array: &plan.array,

@@ -29,8 +29,8 @@ pub(super) struct ImageAttributes {
     pub(super) is_ome_of_array: bool,
     /// Of what is left out, as sentences.
     pub(super) notes: Vec<String>,
-    /// Where each of the attributes stands.
-    holders: HashMap<String, PathBuf>,
+    /// The group or array that has each of the attributes.
+    pub(super) holders: HashMap<String, PathBuf>,
 }
 
 impl ImageAttributes {
@@ -88,34 +88,22 @@ impl ImageAttributes {
         Ok(all)
     }
 
-    /// The group or array that has an attribute.
-    pub(super) fn holder(&self, attribute: &str) -> Option<&Path> {
-        self.holders.get(attribute).map(PathBuf::as_path)
-    }
-
     fn merge(&mut self, said: Map<String, Value>, node: &Node, wins: bool) {
         for (key, value) in said {
-            match self.attributes.get(&key) {
-                Some(known) if *known != value => {
-                    let kept = if wins { "this one is kept" } else { "that one is kept" };
-                    let of = called(node);
-                    self.notes.push(format!(
-                        "the attribute {} of {of} and one nearer to the array differ; {kept}",
-                        quoted(&key)
-                    ));
-                    if wins {
-                        self.insert(key, value, node);
-                    }
-                }
-                Some(_) => {}
-                None => self.insert(key, value, node),
+            let known = self.attributes.get(&key);
+            let is_new = known.is_none();
+            if known.is_some_and(|known| *known != value) {
+                let kept = if wins { "this one is kept" } else { "that one is kept" };
+                let (key, of) = (quoted(&key), called(node));
+                self.notes.push(format!("the attribute {key} of {of} and one nearer to the array differ; {kept}"));
+            } else if !is_new {
+                continue;
+            }
+            if is_new || wins {
+                self.holders.insert(key.clone(), node.path.clone());
+                self.attributes.insert(key, value);
             }
         }
-    }
-
-    fn insert(&mut self, key: String, value: Value, node: &Node) {
-        self.holders.insert(key.clone(), node.path.clone());
-        self.attributes.insert(key, value);
     }
 
     /// Says in the words of 0.5, which 0.4 has, too, what OME-Zarr says in the group at `path`.
@@ -141,16 +129,12 @@ impl ImageAttributes {
         is_far: bool,
     ) {
         let is_about = reduce(&mut ome, &node.name, name);
-        match chosen {
-            Some((_, true)) => {}
-            _ if is_about || !is_far => {
-                *chosen = Some((ome, is_about));
-                return;
-            }
-            _ => {}
+        if (is_about || !is_far) && !matches!(chosen, Some((_, true))) {
+            *chosen = Some((ome, is_about));
+            return;
         }
-        self.notes
-            .push(format!("OME-Zarr's metadata of {} are left out: they are about more than the array", called(node)));
+        let of = called(node);
+        self.notes.push(format!("OME-Zarr's metadata of {of} are left out: they are about more than the array"));
     }
 }
 

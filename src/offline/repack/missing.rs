@@ -14,7 +14,7 @@ use crate::offline::array::Array;
 use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::walk::{Node, NodeKind};
+use crate::offline::hierarchy::walk::Node;
 use crate::offline::lost::LostChunks;
 use crate::offline::promises::Broken;
 use crate::offline::ranges::Ranges;
@@ -55,11 +55,9 @@ pub(super) fn refuse_absent(absent: &[Broken], options: &RepackOptions) -> Resul
 /// any more, so that nothing could recover it.
 pub(super) fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
     for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
-        let of_image = match &node.kind {
-            NodeKind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
-            _ => false,
-        };
-        if of_image || is_unfinished(&node.document()?["attributes"]) {
+        let of_image = node.array().and_then(Array::image_provenance);
+        if of_image.is_some_and(|own| !own.complete && !own.recovered) || is_unfinished(&node.document()?["attributes"])
+        {
             let reason = "its writer did not finish, and the result would lack what a recovery may still find, and \
                           could not be recovered; recover it first, or give that up with the option `incomplete`";
             return Err(Error::unfinished(&node.path, reason));

@@ -56,7 +56,10 @@ pub(super) fn correct(left_out: &LeftOut, groups: &mut Vec<RepackedGroup>, root:
     for group in groups.iter_mut().rev() {
         gone.forget_listed(group);
     }
-    for collection in collections(groups) {
+    let is_collection = |ome: &mut Value| ome.get("bioformats2raw.layout").is_some();
+    let collections =
+        groups.iter_mut().filter_map(|group| ome_of(group).is_some_and(is_collection).then(|| group.name.clone()));
+    for collection in collections.collect::<Vec<_>>() {
         gone.forget_series(&collection, groups, root, &mut corrected)?;
     }
     for (group, before) in groups.iter_mut().zip(before) {
@@ -165,13 +168,6 @@ impl Gone<'_> {
         }
         Ok(())
     }
-}
-
-/// The groups that are collections of images.
-fn collections(groups: &mut [RepackedGroup]) -> Vec<String> {
-    let is_one =
-        |group: &mut RepackedGroup| ome_of(group).is_some_and(|ome| ome.get("bioformats2raw.layout").is_some());
-    groups.iter_mut().filter_map(|group| is_one(group).then(|| group.name.clone())).collect()
 }
 
 fn ome_of(group: &mut RepackedGroup) -> Option<&mut Value> {

@@ -16,9 +16,7 @@ use crate::format::index::Range;
 use crate::fs as os;
 use crate::fs::attributes;
 use crate::fs::system::{self, FileExt};
-use crate::offline::array::Array;
 use crate::offline::array::decode::StoredChunk;
-use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::progress::Tally;
 use crate::words::count;
@@ -68,7 +66,8 @@ impl Change {
     pub(super) fn shard(&self, position: &[u64], chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
         let path = self.target.file_path(position);
         let in_place = self.source.folder() == self.target.folder();
-        if !in_place && let Some((_, index)) = opened(&self.target, position)? {
+        if !in_place && let Some((file, _)) = self.target.open_file(position)? {
+            let index = self.target.read_index(&file, position, None)?;
             return Ok(ShardOutcome::Found { chunks: index.entries().count() as u64 });
         }
         if in_place && self.work == Work::Copy && !self.target.layout().has_index() {
@@ -99,7 +98,7 @@ impl Change {
         };
         // What is not finished is begun again by the next call.
         written.inspect_err(|_| drop(fs::remove_file(&partial)))?;
-        if writer.is_empty() && !in_place && !self.keeps_empty() {
+        if writer.written.is_empty() && !in_place && !self.keeps_empty() {
             return fs::remove_file(&partial)
                 .map(|()| ShardOutcome::Empty)
                 .map_err(|error| Error::io("remove", &partial, error));
@@ -194,13 +193,6 @@ impl Change {
         };
         self.pool.install(|| written.par_iter().try_for_each(compare))
     }
-}
-
-/// A shard of an array and what its index says, if there is such a file.
-fn opened(array: &Array, position: &[u64]) -> Result<Option<(ShardFile, Index)>> {
-    let Some((file, _)) = array.open_file(position)? else { return Ok(None) };
-    let index = array.read_index(&file, position, None)?;
-    Ok(Some((file, index)))
 }
 
 /// Copies by reading and writing: the system's own ways share blocks where they can.

@@ -31,17 +31,13 @@ pub(super) struct ShardWriter<'a> {
     path: &'a Path,
     file: File,
     end: u64,
-    written: Vec<WrittenChunk>,
+    pub(super) written: Vec<WrittenChunk>,
     tally: &'a Tally<'a>,
 }
 
 impl<'a> ShardWriter<'a> {
     pub(super) fn new(change: &'a Change, path: &'a Path, file: File, tally: &'a Tally<'a>) -> Self {
-        Self { change, path, file, end: change.first_byte(), written: Vec::new(), tally }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.written.is_empty()
+        Self { change, path, file, end: change.target.layout().head_bytes(), written: Vec::new(), tally }
     }
 
     /// Copies chunks, or encodes them again.
