@@ -88,9 +88,6 @@ impl Budget {
         Self(AtomicU64::new(RUNS_MAX))
     }
 
-    /// # Errors
-    ///
-    /// A reason when they are more than that.
     fn take(&self, runs: u64) -> Result<(), String> {
         let left = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(runs));
         let reason = || format!("its chunks promise frames in more than {RUNS_MAX} ranges, as no writer's do");
@@ -122,9 +119,6 @@ struct Gaps {
 }
 
 impl FoundFrames {
-    /// # Errors
-    ///
-    /// A reason when they are more than any writer's.
     pub(super) fn add_layers(
         &mut self,
         layers: FoundLayers,

@@ -69,10 +69,6 @@ fn factors(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
 impl LevelPair<'_> {
     /// The places of chunks that the level lacks, though it is made of chunks that are there. They hold nothing but the
     /// fill value, or are lost.
-    ///
-    /// # Errors
-    ///
-    /// When an index can't be read.
     pub(super) fn lacking(&self) -> Result<Vec<Vec<u64>>> {
         let Self { level, finer, factors, .. } = self;
         let is_large = |array: &Array| {
@@ -143,11 +139,8 @@ pub(super) fn damage_of(lost: u64) -> String {
     )
 }
 
-/// What to say of the levels of a dataset that may have lost files, by the names of the levels.
-///
-/// # Errors
-///
-/// When a group's document or a file can't be read. What is damaged is told by whoever reads it.
+/// What to say of the levels of a dataset that may have lost files, by the names of the levels. What is damaged is told
+/// by whoever reads it.
 pub(super) fn notes(nodes: &[Node]) -> Result<Vec<(String, String)>> {
     let arrays: HashMap<&str, &Array> =
         nodes.iter().filter_map(|node| Some((node.name.as_str(), node.array()?))).collect();

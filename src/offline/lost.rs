@@ -43,7 +43,6 @@ fn sentence(found: u64, counted: u64) -> String {
 }
 
 impl LostChunks {
-    /// How many there are.
     pub(super) fn chunks(&self) -> u64 {
         self.counted - self.found
     }
@@ -205,7 +204,6 @@ impl Array {
         provenance::counted_chunks(&attributes)
     }
 
-    /// Whether all files of a box are there.
     fn has_files_within(&self, start: &[u64], shape: &[u64]) -> Result<bool> {
         let (first, counts) = cells(start, shape, &self.layout().file_shape);
         let is_inside = |position: &&Vec<u64>| {

@@ -58,10 +58,6 @@ pub(super) fn broken_in_tree(tree: &Tree, mut unread: impl FnMut(&Path, Error)) 
 }
 
 /// The same of the nodes of a dataset, with the arrays that this crate's writer made.
-///
-/// # Errors
-///
-/// When a group's document can't be read.
 pub(super) fn broken(nodes: &[Node]) -> Result<Vec<Broken>> {
     // What can't be read may be either.
     let all: HashMap<&str, bool> = nodes.iter().map(|node| (node.name.as_str(), !node.is_group())).collect();

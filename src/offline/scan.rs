@@ -53,7 +53,6 @@ impl Seen {
     }
 }
 
-/// What a scan of a shard found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) seen: Vec<Seen>,
@@ -64,7 +63,6 @@ pub(super) struct Scan {
 }
 
 impl ExpectedHeaders<'_> {
-    /// Where the first slot stands.
     pub(super) fn first_slot_at(&self) -> u64 {
         match (self.own.slots, self.index_location) {
             (Some(slots), _) => slots.first_at,

@@ -22,7 +22,6 @@ use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
 use crate::ome::units::Length;
 use crate::words::{quoted, shell_word};
 
-/// Images that an error message names.
 const NAMES_MAX: usize = 20;
 
 /// An image of OME-Zarr 0.5 or 0.6.

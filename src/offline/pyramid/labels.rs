@@ -12,7 +12,6 @@ use crate::offline::hierarchy::{below, groups_around};
 use crate::ome::multiscales;
 use crate::words::{count, quoted, shell_word};
 
-/// The group of an image's labels.
 const LABELS: &str = "labels";
 
 /// Whether a group around an image lists it among its labels.

@@ -266,7 +266,6 @@ impl Pyramid {
     }
 }
 
-/// Of every level, what it is made of.
 fn journal(finest: &Array, levels: &[NewLevel], method: Method) -> Result<Map<String, Value>> {
     let (source, fingerprint) = (finest.path().display().to_string(), staging::fingerprint(finest)?);
     let entry = |NewLevel { told, steps, document, .. }: &NewLevel| {

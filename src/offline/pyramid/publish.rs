@@ -19,7 +19,6 @@ use crate::offline::repack::groups::RepackedGroup;
 use crate::offline::repack::staging::{MARKER, Staging, below};
 use crate::words::{count, quoted};
 
-/// The folder of levels that were replaced.
 const OLD: &str = "old";
 /// Where the marker has attributes of levels.
 const OWN: &str = "own";
@@ -79,11 +78,6 @@ impl Publication {
     }
 
     /// Finds what an earlier call has made, or what is in the way.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Exists`] for levels that are there and shall not be replaced, or what is no level; [`Error::Conflict`]
-    /// for what the image's document lists and is not this image's alone.
     pub(super) fn look_for_earlier(&self) -> Result<Earlier> {
         let image = &self.image;
         let marker = if is_folder(&self.staging) { document::read(&self.staging.join(MARKER))? } else { None };
@@ -261,7 +255,6 @@ impl Publication {
     }
 }
 
-/// When what is in a file last changed.
 fn changed(path: &Path) -> Result<SystemTime> {
     fs::metadata(path).and_then(|file| file.modified()).map_err(|error| Error::io("look at", path, error))
 }
@@ -271,7 +264,6 @@ fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// The paths of the arrays that were to go when the levels came.
 fn replaced(marker: &Value) -> impl Iterator<Item = &str> {
     marker["replaced"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }

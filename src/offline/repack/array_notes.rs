@@ -19,10 +19,6 @@ use crate::format::{DIMENSION_NAMES, names_to_json};
 use crate::fs::document;
 
 /// As sentences.
-///
-/// # Errors
-///
-/// When files can't be listed, or are compressed with what is not read here.
 pub(super) fn of_job(job: &ArrayJob, groups: &[RepackedGroup], options: &RepackOptions) -> Result<Vec<String>> {
     let notes = [codecs(job, options), raw_bytes(job, groups), fill_value(job)?, other_names(job), empty_names(job)?];
     let resolution = job.change.source.note_of_resolution().map(str::to_owned);

@@ -24,7 +24,6 @@ use crate::words::{IS, count, of_number};
 /// More shards than this are not made only to be empty.
 const EMPTY_SHARDS_MAX: u64 = 1 << 24;
 
-/// An array and what it becomes.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(super) source: Array,
@@ -164,7 +163,6 @@ impl Change {
         Ok((beyond > 0).then(note))
     }
 
-    /// Whether shards without chunks are files all the same.
     pub(super) fn keeps_empty(&self) -> bool {
         self.design.as_ref().is_some_and(|design| design.plan.shard.keep_empty)
     }

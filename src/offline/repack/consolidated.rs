@@ -35,11 +35,7 @@ pub(crate) struct Consolidated {
 }
 
 impl Consolidated {
-    /// Of the dataset at `root` and the groups in it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Locked`](crate::Error::Locked) while another dataset in the same groups is repacked.
+    /// Of the dataset at `root` and the groups in it. Refused while another dataset in the same groups is repacked.
     pub(crate) fn of(root: &Path, groups: &[RepackedGroup], staging: &Path) -> Result<Self> {
         let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
         Ok(Self { aside: staging.join(ASIDE), ..Self::around(root, &names)? })

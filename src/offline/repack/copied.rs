@@ -15,7 +15,6 @@ use crate::offline::array::files::FileAt;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::words::{IS, of_number};
 
-/// Names that a note lists.
 const NAMES_MAX: usize = 5;
 
 pub(super) struct CopiedArrays(Vec<CopiedArray>);

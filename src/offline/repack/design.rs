@@ -132,7 +132,6 @@ impl Design {
     }
 }
 
-/// The documents of the image that `array` becomes.
 fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan: &Plan) -> Result<Vec<Document>> {
     let of_array = &said.of_array;
     let (metadata, to) = (array.metadata(), config.dialect);
@@ -279,11 +278,8 @@ fn kind_of(name: &str) -> DimKind {
     }
 }
 
-/// Takes over what OME-Zarr says of the axes. `moves`: also where the first element is.
-///
-/// # Errors
-///
-/// How the image is placed, for a sentence, where that is no scale of each axis.
+/// Takes over what OME-Zarr says of the axes. `moves`: also where the first element is. Where the image is not placed by
+/// a scale of each axis, the error says how it is.
 fn describe(dims: &mut [Dim], attributes: &Map<String, Value>, moves: bool) -> Result<(), String> {
     let Some(image) = groups::first_image(attributes).filter(|image| image.axes().len() == dims.len()) else {
         return Ok(());

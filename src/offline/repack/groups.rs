@@ -18,10 +18,8 @@ use crate::ome::multiscales::{self, Dataset, Multiscale};
 use crate::ome::versions;
 use crate::words::quoted;
 
-/// The attribute of OME-Zarr.
 pub(super) use crate::format::provenance::OME;
 
-/// A group.
 #[derive(Debug)]
 pub(crate) struct RepackedGroup {
     /// The path below the root.
@@ -34,10 +32,6 @@ pub(crate) struct RepackedGroup {
 impl RepackedGroup {
     /// Says what it says of OME-Zarr in another version. Returns what can't be said there, as a sentence. `root`: the
     /// folder of the dataset.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] for what must not be left out there.
     fn say_in(&mut self, version: OmeVersion, root: &Path) -> Result<Option<String>> {
         let group = &self.name;
         let Some(ome) = self.document.get_mut("attributes").and_then(|said| said.get_mut(OME)) else { return Ok(None) };
@@ -135,7 +129,6 @@ fn put_versions_of_labels(groups: &mut [RepackedGroup], root: &Path) {
     }
 }
 
-/// The version of OME-Zarr's metadata in a group's document.
 fn version_of(document: &Value) -> Option<&Value> {
     document.get("attributes")?.get(OME)?.get("version")
 }

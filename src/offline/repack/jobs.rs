@@ -31,7 +31,6 @@ use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::promises::Broken;
 use crate::words::quoted;
 
-/// One array.
 #[derive(Debug)]
 pub(super) struct ArrayJob {
     pub(super) name: String,

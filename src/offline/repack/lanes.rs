@@ -22,11 +22,7 @@ pub(crate) struct ShardLanes {
 }
 
 impl ShardLanes {
-    /// For `shards` new shards of these changes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] when the memory is too small for one chunk.
+    /// For `shards` new shards of these changes. Refuses a memory that is too small for one chunk.
     pub(crate) fn new(changes: &[&Change], shards: usize, memory_bytes: u64, workers: usize) -> Result<Self> {
         let threads = threads(workers);
         let most = |bytes: fn(&Change) -> u64| changes.iter().map(|change| bytes(change)).max().unwrap_or(0);

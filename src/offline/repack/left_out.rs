@@ -1,5 +1,5 @@
-//! What is not in the result: arrays that are not repacked and can't stay what they are in another format, and documents
-//! of another format than what they are about.
+//! What is not in the result: arrays that are not repacked and can't stay what they are in another format, and
+//! documents of another format than what they are about.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,6 @@ impl LeftOut {
         self
     }
 
-    /// Whether nothing is.
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -86,7 +85,6 @@ impl LeftOut {
         self.missing.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Whether the array of this name is left out.
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.contains(name)
     }

@@ -104,7 +104,6 @@ pub struct Repack {
     followed: HashSet<PathBuf>,
     todo: Vec<(usize, Vec<u64>)>,
     counters: ProgressCounters,
-    /// An earlier call made the new dataset.
     done: Option<EarlierResult>,
     _lock: Option<Lock>,
 }

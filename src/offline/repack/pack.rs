@@ -67,7 +67,6 @@ struct Packer<'a> {
     file: &'a File,
     end: u64,
     directory: Directory,
-    /// What was added.
     contents: Vec<(String, Content)>,
 }
 

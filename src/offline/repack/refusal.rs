@@ -9,7 +9,6 @@ use crate::format::rules;
 use crate::offline::array::Array;
 use crate::words::{count, quoted, shell_word};
 
-/// Names that an error message lists.
 pub(super) const NAMES_MAX: usize = 20;
 
 /// Of the refusal of a configuration, which was made of an array and of options: the one or the others.

@@ -200,7 +200,6 @@ fn leaves(way: &Path, below: usize) -> bool {
     way.is_absolute() || depth.is_none()
 }
 
-/// What becomes of a file or folder.
 enum Fate {
     /// It is not copied, or made again.
     Left,

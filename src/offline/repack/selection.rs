@@ -34,10 +34,6 @@ pub(super) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// # Errors
-    ///
-    /// [`Error::NotFound`] for a name that nothing in the dataset has; of an array that would be repacked, why it can't
-    /// be read.
     pub(super) fn new(nodes: &[Node], options: &'a RepackOptions, copied: bool) -> Result<Self> {
         let keys = |names: &'a [String]| names.iter().map(|name| name.trim_matches('/')).collect();
         let (only, skip, records) = (keys(&options.only), keys(&options.skip), own_records(nodes));

@@ -29,9 +29,7 @@ pub(super) struct SpaceNeeds<'a> {
 }
 
 impl SpaceNeeds<'_> {
-    /// # Errors
-    ///
-    /// As of a full disk, when the estimate says that there is no room for what is still to be made.
+    /// Fails as on a full disk when the estimate says that there is no room for what is still to be made.
     pub(super) fn check(&self) -> Result<()> {
         let place = self.result.parent().unwrap_or(self.result);
         let free = File::open(place).and_then(|folder| system::free_bytes(&folder));

@@ -118,7 +118,6 @@ impl Staging {
     }
 }
 
-/// What a journal says.
 #[derive(Debug, Default)]
 struct Journal {
     arrays: Map<String, Value>,

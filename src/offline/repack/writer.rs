@@ -16,7 +16,6 @@ use crate::fs::system::FileExt;
 use crate::geometry::for_each_position;
 use crate::offline::progress::Tally;
 
-/// A chunk that was written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WrittenChunk {
     /// By what the index knows it.
@@ -25,7 +24,6 @@ pub(super) struct WrittenChunk {
     pub(super) digest: u32,
 }
 
-/// A shard in the making.
 pub(super) struct ShardWriter<'a> {
     change: &'a Change,
     path: &'a Path,
@@ -95,7 +93,6 @@ impl<'a> ShardWriter<'a> {
         Ok(())
     }
 
-    /// Writes chunks one after another.
     fn write(&mut self, encoded_chunks: &[EncodedChunk]) -> Result<()> {
         for encoded_chunk in encoded_chunks.iter().filter(|encoded_chunk| encoded_chunk.used > 0) {
             let bytes = &encoded_chunk.room[..encoded_chunk.used];

@@ -31,7 +31,6 @@ fn images<'a>(nodes: &'a [Node], selection: &Selection<'_>) -> impl Iterator<Ite
         .filter(|(_, array)| nodes::is_image(array))
 }
 
-/// The arrays that change.
 pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     let options = call.options();
     let names: HashSet<String> = images(&nodes, call.selection).map(|(node, _)| node.name.clone()).collect();
