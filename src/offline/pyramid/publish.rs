@@ -14,7 +14,7 @@ use crate::format::keys::is_below;
 use crate::format::{DIMENSION_NAMES, zarr3};
 use crate::fs::{self as os, document, look};
 use crate::offline::repack::consolidated::Consolidated;
-use crate::offline::repack::documents::put;
+use crate::offline::repack::documents::{change, put};
 use crate::offline::repack::groups::RepackedGroup;
 use crate::offline::repack::staging::{MARKER, Staging, below};
 use crate::words::{count, quoted};
@@ -210,10 +210,10 @@ impl Publication {
     /// Lets the image's document name this many levels beside level 0.
     fn name_levels(&self, count: usize) -> Result<()> {
         let file = self.image.root.join(zarr3::DOCUMENT);
-        let before = document::read(&file)?.ok_or_else(|| Error::conflict(&file, "has gone"))?;
-        let mut document = before.clone();
-        describe(&mut document, &self.levels[..count], &self.options);
-        if document == before { Ok(()) } else { put(&file, &document) }
+        match change(&file, |document| Ok(describe(document, &self.levels[..count], &self.options)))? {
+            true => Ok(()),
+            false => Err(Error::conflict(&file, "has gone")),
+        }
     }
 
     /// Moves a level that no document names any more into the staging folder.

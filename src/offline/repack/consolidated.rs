@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::documents::put;
+use super::documents::{change, put};
 use super::groups::RepackedGroup;
 use super::nodes::is_above;
 use super::staging::{below, is_behind_link};
@@ -178,17 +178,6 @@ impl RepackedGroup {
     }
 }
 
-/// Changes a document, if it is there. Whether it is.
-fn change(file: &Path, change: impl FnOnce(&mut Value) -> Result<()>) -> Result<bool> {
-    let Some(before) = document::read(file)? else { return Ok(false) };
-    let mut document = before.clone();
-    change(&mut document)?;
-    if document != before {
-        put(file, &document)?;
-    }
-    Ok(true)
-}
-
 /// Makes the consolidated metadata of a group of Zarr v2, of the nodes below it that have these names.
 pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut metadata = Map::new();
@@ -254,22 +243,14 @@ fn refresh_all(
     let Some(metadata) = metadata else { return Ok(()) };
     let mut gone = Vec::new();
     for (key, known) in metadata.iter_mut().filter(|(key, _)| is_below(key)) {
-        match readable(&file(key), known)? {
-            Some(now) => renew(known, now),
-            None => gone.push(key.clone()),
+        match document::read(&file(key)) {
+            Ok(Some(now)) => renew(known, now),
+            // Nobody repacks such a node, so that it is as it was.
+            Err(Error::Format { .. } | Error::Unsupported { .. }) if !known.is_null() => {}
+            Ok(None) | Err(Error::Format { .. } | Error::Unsupported { .. }) => gone.push(key.clone()),
+            Err(error) => return Err(error),
         }
     }
     gone.iter().for_each(|key| drop(metadata.shift_remove(key)));
     Ok(())
-}
-
-/// What a document says now, or what is known of it where that can't be read: nobody repacks such a node, so that it is
-/// as it was.
-fn readable(file: &Path, known: &Value) -> Result<Option<Value>> {
-    match document::read(file) {
-        Err(Error::Format { .. } | Error::Unsupported { .. }) => {
-            Ok(Some(known.clone()).filter(|known| !known.is_null()))
-        }
-        now => now,
-    }
 }

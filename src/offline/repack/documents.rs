@@ -17,6 +17,17 @@ pub(crate) fn put_for(file: &Path, document: &Value, old: &Path) -> Result<()> {
     }
 }
 
+/// Changes a document, if it is there. Whether it is.
+pub(crate) fn change(file: &Path, change: impl FnOnce(&mut Value) -> Result<()>) -> Result<bool> {
+    let Some(before) = document::read(file)? else { return Ok(false) };
+    let mut document = before.clone();
+    change(&mut document)?;
+    if document != before {
+        put(file, &document)?;
+    }
+    Ok(true)
+}
+
 /// Writes a document, and makes the folders above it.
 pub(crate) fn put(file: &Path, document: &Value) -> Result<()> {
     put_bytes(file, &document::render(document))

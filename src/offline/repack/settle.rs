@@ -132,15 +132,14 @@ pub(super) fn forget_slots_of_level(document: &mut Value, job: &ArrayJob) -> boo
 
 /// The same in any document in which the writer speaks of these arrays.
 fn forget_slots_in(file: &Path, jobs: &[&ArrayJob]) -> Result<()> {
-    let Some(before) = document::read(file)? else { return Ok(()) };
-    let mut document = before.clone();
-    let Some(mut own) = ProvenanceMut::of(&mut document) else { return Ok(()) };
-    own.forget_slots();
-    // Of several arrays, nothing says which one the writer means.
-    if let [job] = jobs {
-        job.settle(&mut own);
-    }
-    if document == before { Ok(()) } else { documents::put(file, &document) }
+    let forget = |own: &mut ProvenanceMut<'_>| {
+        own.forget_slots();
+        // Of several arrays, nothing says which one the writer means.
+        if let [job] = jobs {
+            job.settle(own);
+        }
+    };
+    documents::change(file, |document| Ok(ProvenanceMut::of(document).as_mut().map_or((), forget))).map(drop)
 }
 
 /// Writes the documents of an array in the folder `place`.
