@@ -47,8 +47,7 @@ pub(super) fn pairs<'a>(
         let method = image.method(multiscales::PYRAMID);
         let paths = image.levels().filter_map(Dataset::path);
         let names: Vec<String> = paths.filter(|path| is_below(path)).map(|path| below(group, path)).collect();
-        for pair in names.windows(2) {
-            let [finer, name] = pair else { continue };
+        for (finer, name) in names.iter().zip(names.iter().skip(1)) {
             if let (Some(finer), Some(level)) = (find(finer), find(name))
                 && let Some(factors) = factors(finer.shape(), level.shape())
             {

@@ -210,10 +210,11 @@ impl Publication {
     /// Lets the image's document name this many levels beside level 0.
     fn name_levels(&self, count: usize) -> Result<()> {
         let file = self.image.root.join(zarr3::DOCUMENT);
-        match change(&file, |document| Ok(describe(document, &self.levels[..count], &self.options)))? {
-            true => Ok(()),
-            false => Err(Error::conflict(&file, "has gone")),
-        }
+        let is_there = change(&file, |document| {
+            describe(document, &self.levels[..count], &self.options);
+            Ok(())
+        })?;
+        if is_there { Ok(()) } else { Err(Error::conflict(&file, "has gone")) }
     }
 
     /// Moves a level that no document names any more into the staging folder.

@@ -119,17 +119,6 @@ impl Design {
         let volume = self.plan.volume.as_ref();
         volume.and_then(|volume| volume.ids_of(*position.first()? as usize)).unwrap_or(&[])
     }
-
-    /// The documents, after all chunks were written. `settle` corrects what the writer says of them.
-    pub(super) fn finished(&self, settle: impl Fn(&mut ProvenanceMut<'_>)) -> Vec<Document> {
-        let mut documents = self.documents.clone();
-        for (_, document) in &mut documents {
-            if let Some(mut own) = ProvenanceMut::of(document) {
-                settle(&mut own);
-            }
-        }
-        documents
-    }
 }
 
 fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan: &Plan) -> Result<Vec<Document>> {
@@ -241,11 +230,7 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
         refuse_distances(array, attributes, &spaces, options.to())?;
     }
     let own_channel = channel_dimension(attributes);
-    for dim in &mut dims {
-        if own_channel == Some(&dim.name) {
-            dim.kind = DimKind::Channel;
-        }
-    }
+    dims.iter_mut().filter(|dim| own_channel == Some(&dim.name)).for_each(|dim| dim.kind = DimKind::Channel);
     if volume && options.chunk.is_empty() {
         // A chunk of a volume has all channels, and the plan knows how many that are.
         dims.iter_mut().filter(|dim| dim.kind == DimKind::Channel).for_each(|dim| dim.chunk = 0);

@@ -143,7 +143,7 @@ pub(super) fn drop_empty_own(document: &mut Value) {
     }
 }
 
-fn called(group: &str) -> String {
+pub(super) fn called(group: &str) -> String {
     if group.is_empty() { "the root".to_owned() } else { format!("the group {}", quoted(group)) }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::groups::{self, OME};
 use super::nodes::groups_above;
+use super::refusal;
 use crate::config::{Dialect, OmeVersion};
 use crate::error::{Error, Result};
 use crate::format::precomputed::{self, carried};
@@ -157,11 +158,8 @@ fn is_level(node: &Node) -> bool {
 }
 
 fn called(node: &Node) -> String {
-    match (node.name.as_str(), &node.kind) {
-        ("", _) => "the root".to_owned(),
-        (name, NodeKind::Group(_)) => format!("the group {}", quoted(name)),
-        (name, _) => format!("the array {}", quoted(name)),
-    }
+    let is_group = node.is_group() || node.name.is_empty();
+    if is_group { groups::called(&node.name) } else { refusal::called(&node.name) }
 }
 
 /// Lets the OME-Zarr metadata of a group speak of nothing but the array, which will be called `0`. Returns whether they

@@ -271,26 +271,23 @@ fn kept(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     Ok(ArrayJobs::of_kept(jobs))
 }
 
-/// Whether arrays that are to be repacked are scales of a volume.
-fn taken_scales(nodes: &[Node], selection: &Selection<'_>) -> bool {
-    let mut taken = nodes.iter().filter(|node| selection.takes(&node.name)).filter_map(Node::array);
-    taken.any(|array| array.layout().rules().names_resolutions)
-}
-
 /// The one array that becomes a dataset of a dialect which has no others.
 fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
     let to = selection.options.to().name();
-    let taken = nodes.iter().filter(|node| selection.takes(&node.name)).filter_map(|node| Some((node, node.array()?)));
+    let taken = all_arrays(nodes).filter(|(node, _)| selection.takes(&node.name));
+    let scales = taken.clone().any(|(_, array)| array.layout().rules().names_resolutions);
     let sharded = taken.clone().any(|(_, array)| array.layout().has_index());
     let is_image = |array: &Array| array.layout().has_index() || (!sharded && nodes::is_image(array));
     let names: Vec<&str> = taken.filter(|(_, array)| is_image(array)).map(|(node, _)| node.name.as_str()).collect();
-    let reason = match names[..] {
-        [name] => return Ok(name.to_owned()),
-        [] => "none of the arrays that are to be repacked has rows and columns, and at least one element".to_owned(),
+    match names[..] {
+        [name] => Ok(name.to_owned()),
+        [] => {
+            let reason = "none of the arrays that are to be repacked has rows and columns, and at least one element";
+            Err(Error::config("dialect", to, reason))
+        }
         _ => {
             let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| quoted(name).to_string()).collect();
             let (names, place) = (listed.join(", "), nodes[0].path.display());
-            let scales = taken_scales(nodes, selection);
             let reason = match scales && rules(selection.options.to()).plain_files {
                 true => format!(
                     "only one scale of a volume becomes {to} in a call, and {names} are there: choose it with the \
@@ -300,10 +297,9 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
                     "in {to}, a call repacks one array, and {names} are there; choose it with the option `only`"
                 ),
             };
-            return Err(Error::config("path", place, reason));
+            Err(Error::config("path", place, reason))
         }
-    };
-    Err(Error::config("dialect", to, reason))
+    }
 }
 
 /// What is around the one array of a dataset.
@@ -449,7 +445,7 @@ fn of_zarr3(
 /// such without being encoded again.
 fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, stays_files: bool) -> RepackOptions {
     match (is_carried, source.manifest()) {
-        (true, Some(_)) => options.of_plain_files(),
+        (true, Some(_)) => RepackOptions { codec: None, chunk: Vec::new(), ..options.of_files(0) },
         _ if is_carried || stays_files => options.of_files(source.shape().len()),
         _ => options.clone(),
     }

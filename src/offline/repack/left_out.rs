@@ -138,13 +138,9 @@ pub(super) fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Resul
 
 /// Files and folders that are of another format than Zarr v3.
 pub(super) fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<PathBuf>> {
-    let mut left = Vec::new();
-    for (node, array) in all_arrays(nodes) {
-        if changes_format(array) && selection.is_meant(node, array) {
-            left.push(node.path.join(zarr2::ATTRIBUTES));
-        }
-    }
-    left.extend(nodes::carried(nodes, selection).map(|node| node.path.join(zarr2::ATTRIBUTES)));
+    let changed = all_arrays(nodes).filter(|(node, array)| changes_format(array) && selection.is_meant(node, array));
+    let changed = changed.map(|(node, _)| node).chain(nodes::carried(nodes, selection));
+    let mut left: Vec<_> = changed.map(|node| node.path.join(zarr2::ATTRIBUTES)).collect();
     if all_arrays(nodes).any(|(node, array)| array.manifest().is_some() && selection.is_meant(node, array)) {
         // It names chunks in the files that the manifests name.
         left.push(root.join(KERCHUNK));

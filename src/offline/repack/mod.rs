@@ -62,6 +62,7 @@ use serde_json::{Map, Value, json};
 
 use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
+use crate::format::provenance::ProvenanceMut;
 use crate::format::zarr3;
 use crate::fs::{self as os, Lock};
 use crate::offline::hierarchy::walk;
@@ -394,9 +395,11 @@ impl Repack {
                 ResultForm::Zarr2 => settle::put_zarr2_array(&Staging::place(&self.staging, &job.name), job)?,
                 ResultForm::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
                 ResultForm::Designed => {
-                    let design = job.change.design.iter();
-                    let documents = design.flat_map(|design| design.finished(|own| job.settle(own)));
-                    for (key, document) in documents {
+                    for (key, document) in job.change.design.iter().flat_map(|design| &design.documents) {
+                        let mut document = document.clone();
+                        if let Some(mut own) = ProvenanceMut::of(&mut document) {
+                            job.settle(&mut own);
+                        }
                         documents::put_for(&tree.join(key), &document, job.change.source.document())?;
                     }
                     self.mentions().refresh_around(&tree)?;

@@ -24,7 +24,7 @@ pub(super) fn is_image(array: &Array) -> bool {
     array.shape().len() > 1 && !array.shape().contains(&0)
 }
 
-pub(super) fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
+pub(super) fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> + Clone {
     nodes.iter().filter_map(|node| Some((node, node.array()?)))
 }
 

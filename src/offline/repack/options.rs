@@ -126,11 +126,6 @@ impl RepackOptions {
         self.sharding == Sharding::Unsharded
     }
 
-    /// The same for an array of which only encoded chunks are copied, each to a file of its own.
-    pub(super) fn of_plain_files(&self) -> Self {
-        Self { codec: None, chunk: Vec::new(), ..self.of_files(0) }
-    }
-
     /// The options that say what the result is, not with which resources it is made.
     pub(super) fn of_result(&self) -> Self {
         let Self { memory_bytes, workers, sync, reflink, space, .. } = Self::default();

@@ -132,14 +132,17 @@ pub(super) fn forget_slots_of_level(document: &mut Value, job: &ArrayJob) -> boo
 
 /// The same in any document in which the writer speaks of these arrays.
 fn forget_slots_in(file: &Path, jobs: &[&ArrayJob]) -> Result<()> {
-    let forget = |own: &mut ProvenanceMut<'_>| {
-        own.forget_slots();
-        // Of several arrays, nothing says which one the writer means.
-        if let [job] = jobs {
-            job.settle(own);
+    let changed = documents::change(file, |document| {
+        if let Some(mut own) = ProvenanceMut::of(document) {
+            own.forget_slots();
+            // Of several arrays, nothing says which one the writer means.
+            if let [job] = jobs {
+                job.settle(&mut own);
+            }
         }
-    };
-    documents::change(file, |document| Ok(ProvenanceMut::of(document).as_mut().map_or((), forget))).map(drop)
+        Ok(())
+    });
+    changed.map(drop)
 }
 
 /// Writes the documents of an array in the folder `place`.

@@ -1,6 +1,7 @@
 //! A shard that is being written, chunk after chunk, and its index.
 
 use std::fs::File;
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ impl<'a> ShardWriter<'a> {
         chunks_at_once: usize,
     ) -> Result<()> {
         let change = self.change;
-        let mut rooms: Vec<EncodedChunk> = Vec::new();
-        rooms.resize_with(chunks_at_once.min(items.len()), EncodedChunk::default);
+        let mut rooms: Vec<_> =
+            iter::repeat_with(EncodedChunk::default).take(chunks_at_once.min(items.len())).collect();
         for batch in items.chunks(chunks_at_once) {
             let opened = SourceFiles::new(&change.source, files);
             let fetch = |(item, encoded_chunk): (&SourceChunk, &mut EncodedChunk)| {
@@ -68,8 +69,7 @@ impl<'a> ShardWriter<'a> {
     /// Cuts new chunks out of boxes of the source.
     pub(super) fn reshaped(&mut self, position: &[u64], chunks_at_once: usize) -> Result<()> {
         let change = self.change;
-        let mut rooms: Vec<EncodedChunk> = Vec::new();
-        rooms.resize_with(chunks_at_once, EncodedChunk::default);
+        let mut rooms: Vec<_> = iter::repeat_with(EncodedChunk::default).take(chunks_at_once).collect();
         let (mut pixels, mut whole) = (Vec::new(), Vec::new());
         for (first, counts) in change.boxes(position, chunks_at_once as u64)? {
             let region = change.region(&first, &counts);
