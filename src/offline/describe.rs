@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::Channel;
 use crate::dtype::ElementType;
@@ -159,11 +159,9 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let root = path.as_ref();
     refuse_begun(root)?;
     let nodes = walk::nodes(root)?;
-    let attributes = match nodes.first() {
-        Some(node) => node.document()?.get("attributes").cloned().unwrap_or_default(),
-        None => Value::Null,
-    };
-    let attributes = if attributes.is_null() { Value::Object(Default::default()) } else { attributes };
+    let document = nodes.first().map(Node::document).transpose()?.unwrap_or_default();
+    let attributes = document.get("attributes").filter(|attributes| !attributes.is_null());
+    let attributes = attributes.cloned().unwrap_or_else(|| json!({}));
     let mut found: Vec<(&str, &Array)> =
         nodes.iter().filter_map(|node| Some((node.name.as_str(), node.array()?))).collect();
     // Scales are in the order of their document; that of their keys means nothing.
@@ -381,7 +379,7 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<FileSums> {
 /// ranges.
 fn weigh_manifest(array: &Array, manifest: &ChunkManifest) -> Result<FileSums> {
     let mut sums = FileSums::default();
-    for (path, mut ranges) in manifest.ranges_by_path() {
+    for (path, ranges) in manifest.ranges_by_path() {
         sums.files += 1;
         sums.present += ranges.len() as u64;
         sums.named += ranges.len() as u64;
@@ -404,7 +402,7 @@ fn weigh_manifest(array: &Array, manifest: &ChunkManifest) -> Result<FileSums> {
             }
         };
         let total = ranges.len();
-        ranges.retain(|range| range.within(file.len()).is_some());
+        let ranges: Vec<_> = ranges.iter().filter_map(|range| range.within(file.len())).collect();
         if ranges.len() < total {
             let outside = total - ranges.len();
             sums.damaged.push(format!(
@@ -412,7 +410,6 @@ fn weigh_manifest(array: &Array, manifest: &ChunkManifest) -> Result<FileSums> {
                 count_that(outside, "chunk", ["reaches", "reach"])
             ));
         }
-        let ranges: Vec<_> = ranges.iter().filter_map(|range| range.within(file.len())).collect();
         sums.payload = ranges.iter().fold(sums.payload, |sum, range| sum.saturating_add(range.nbytes));
         sums.length = sums.length.saturating_add(file.len());
         sums.disk = sums.disk.saturating_add(file.disk_bytes());

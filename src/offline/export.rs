@@ -110,14 +110,11 @@ impl Iterator for Pieces {
         extent.extend(&self.shape[dim + 1..]);
         let mut next = at.clone();
         next[dim] = boundary;
-        if boundary == end(dim) {
-            next[dim] = self.start[dim];
-            if let Some(slower) = (0..dim).rev().find(|&dim| at[dim] + 1 < end(dim)) {
-                next[slower] += 1;
-                next[slower + 1..].copy_from_slice(&self.start[slower + 1..]);
-                self.next = Some(next);
-            }
-        } else {
+        if boundary < end(dim) {
+            self.next = Some(next);
+        } else if let Some(slower) = (0..dim).rev().find(|&dim| at[dim] + 1 < end(dim)) {
+            next[slower] += 1;
+            next[slower + 1..].copy_from_slice(&self.start[slower + 1..]);
             self.next = Some(next);
         }
         Some((at, extent))

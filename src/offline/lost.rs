@@ -74,14 +74,11 @@ impl LostChunks {
         });
     }
 
-    fn has_few_frames(&self) -> bool {
-        product(&self.shape[..self.shape.len().saturating_sub(2)]).is_some_and(|frames| frames <= FRAMES_MAX)
-    }
-
     /// The numbers of the frames that may lack some of them; `None` where they are too many to be told.
     pub(super) fn frames(&self, map: &AcquisitionMap) -> Option<Ranges> {
         let mut frames = Gather::default();
-        self.has_few_frames().then(|| {
+        let count = product(&self.shape[..self.shape.len().saturating_sub(2)]);
+        count.is_some_and(|count| count <= FRAMES_MAX).then(|| {
             self.each_frame(|at| map.frame_number(at).into_iter().for_each(|number| frames.add(number)));
             frames.ranges()
         })

@@ -237,10 +237,6 @@ fn work(from: &Metadata, to: &Metadata, unseal: bool) -> Work {
 /// Whether an array is cut and encoded as another already.
 pub(super) fn is_same(from: &Array, to: &Array) -> bool {
     let (from, to) = (from.metadata(), to.metadata());
-    is_laid_out_as(from, to) && from.chain.document == to.chain.document
-}
-
-/// Whether the files of one array could be those of the other, byte for byte, if its chunks were.
-pub(super) fn is_laid_out_as(from: &Metadata, to: &Metadata) -> bool {
-    from.layout.has_shards_as(&to.layout) || from.layout.has_chunk_files_as(&to.layout)
+    let is_laid_out_so = from.layout.has_shards_as(&to.layout) || from.layout.has_chunk_files_as(&to.layout);
+    is_laid_out_so && from.chain.document == to.chain.document
 }

@@ -96,8 +96,7 @@ pub(super) fn say_in(
         put_versions_of_labels(groups, root);
         groups.iter().try_for_each(|group| group.refuse_unknown(root))?;
     }
-    let notes: Vec<_> = groups.iter_mut().map(|group| group.say_in(version, root)).collect::<Result<_>>()?;
-    Ok(notes.into_iter().flatten().collect())
+    groups.iter_mut().filter_map(|group| group.say_in(version, root).transpose()).collect()
 }
 
 /// That there is nothing to say in another version.

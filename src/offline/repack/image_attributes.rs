@@ -60,8 +60,9 @@ impl ImageAttributes {
             }
             groups::take_ome_back(&mut said);
             let is_far = at >= usize::from(array.is_some()) + usize::from(nearest.is_some());
-            if is_far || array.is_some_and(|array| at > 0 && is_level(array)) {
-                // It is about the datasets there, or about level 0.
+            let is_level = |array: &Array| provenance::is_level(array.attributes());
+            if is_far || (at > 0 && array.and_then(Node::array).is_some_and(is_level)) {
+                // It is about the datasets there, or, around a level that this crate's writer made, about level 0.
                 forget_own(&mut said);
             }
             if let Some(of_node) = said.shift_remove(OME) {
@@ -150,11 +151,6 @@ fn forget_own(attributes: &mut Map<String, Value>) {
     if attributes.get(ATTRIBUTE).is_some_and(is_own) {
         attributes.shift_remove(ATTRIBUTE);
     }
-}
-
-/// Whether a node is a level of a pyramid that this crate's writer made beside level 0.
-fn is_level(node: &Node) -> bool {
-    node.array().is_some_and(|array| provenance::is_level(array.attributes()))
 }
 
 fn called(node: &Node) -> String {

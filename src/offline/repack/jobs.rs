@@ -227,15 +227,8 @@ impl ArrayJobs {
 
 /// Refuses what only a volume has.
 fn refuse_volume(options: &RepackOptions) -> Result<()> {
-    let Some((field, value)) = given_of(&options.volume) else { return Ok(()) };
-    let reason = format!("only precomputed has that, but the result is {}; leave it out", options.to());
-    Err(Error::config(field, value, reason))
-}
-
-/// The first field of a volume that somebody has set.
-fn given_of(volume: &Volume) -> Option<(&'static str, String)> {
     let Volume { key, hash, preshift_bits, minishard_bits, shard_bits, gzip_indexes, voxel_offset, resolution } =
-        volume;
+        &options.volume;
     let usual = Volume::default();
     let fields = [
         ("volume.key", key.clone()),
@@ -247,7 +240,10 @@ fn given_of(volume: &Volume) -> Option<(&'static str, String)> {
         ("volume.voxel_offset", (*voxel_offset != usual.voxel_offset).then(|| format!("{voxel_offset:?}"))),
         ("volume.resolution", resolution.map(|resolution| format!("{resolution:?}"))),
     ];
-    fields.into_iter().find_map(|(field, value)| Some((field, value?)))
+    let given = fields.into_iter().find_map(|(field, value)| Some((field, value?)));
+    let Some((field, value)) = given else { return Ok(()) };
+    let reason = format!("only precomputed has that, but the result is {}; leave it out", options.to());
+    Err(Error::config(field, value, reason))
 }
 
 /// Arrays of which only chunks change their places. Documents stay as they are.

@@ -70,11 +70,6 @@ impl FileListing {
         Ok(())
     }
 
-    /// Adds the files of an array that lie in its folder.
-    pub(super) fn add_chunks(&mut self, array: &Array) -> Result<()> {
-        array.files()?.iter().try_for_each(|(path, _)| self.add(path))
-    }
-
     /// Adds what an array is read from and may stand elsewhere: its document, which may be that of the dataset around,
     /// and the files that its manifest names.
     pub(super) fn add_references(&mut self, array: &Array) -> Result<()> {
@@ -87,7 +82,7 @@ impl FileListing {
         Ok(())
     }
 
-    fn add(&mut self, file: &Path) -> Result<()> {
+    pub(super) fn add(&mut self, file: &Path) -> Result<()> {
         self.line(&file.to_string_lossy(), file)
     }
 

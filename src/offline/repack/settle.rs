@@ -39,7 +39,8 @@ impl<'a> Mentions<'a> {
             let array = array.unwrap_or(Path::new(""));
             job.given_up.settle_records(root, array)?;
             let mut document = job.document.clone();
-            if job.in_place && forget_slots_of_level(&mut document, job) && document != job.document {
+            forget_slots_of_level(&mut document, job);
+            if job.in_place && document != job.document {
                 documents::put(&below(root, &job.name).join(zarr3::DOCUMENT), &document)?;
             }
         }
@@ -119,15 +120,14 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[ArrayJob]) {
     drop_empty_own(document);
 }
 
-/// The same for a level of a pyramid, which speaks for itself. False: it is none.
-pub(super) fn forget_slots_of_level(document: &mut Value, job: &ArrayJob) -> bool {
-    if !document.get("attributes").is_some_and(provenance::is_level) {
-        return false;
+/// The same for a level of a pyramid, which speaks for itself.
+pub(super) fn forget_slots_of_level(document: &mut Value, job: &ArrayJob) {
+    if document.get("attributes").is_some_and(provenance::is_level)
+        && let Some(mut own) = ProvenanceMut::of(document)
+    {
+        own.forget_slots();
+        job.settle(&mut own);
     }
-    let Some(mut own) = ProvenanceMut::of(document) else { return false };
-    own.forget_slots();
-    job.settle(&mut own);
-    true
 }
 
 /// The same in any document in which the writer speaks of these arrays.

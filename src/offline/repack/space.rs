@@ -14,7 +14,6 @@ use crate::fs::system;
 
 /// Beside its bytes, a file takes part of a block that nothing else can have.
 const BLOCK_BYTES: u64 = 4096;
-const NO_ROOM: io::ErrorKind = io::ErrorKind::StorageFull;
 
 /// What is to be made, and where.
 pub(super) struct SpaceNeeds<'a> {
@@ -43,7 +42,7 @@ impl SpaceNeeds<'_> {
              write elsewhere, or, if the file system shares blocks or chunks become smaller than they are now, pass \
              over the estimate with the option `space`"
         );
-        Err(Error::io("write", self.result, io::Error::new(NO_ROOM, reason)))
+        Err(Error::io("write", self.result, io::Error::new(io::ErrorKind::StorageFull, reason)))
     }
 
     /// See [`SpaceCheck::Estimated`](super::SpaceCheck::Estimated).
