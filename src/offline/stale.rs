@@ -72,11 +72,8 @@ fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
     for (node, name) in of_nodes.filter(|(_, name)| is_within(name)) {
         let is_one = said.documents(name).iter().any(|key| look::is_file(&group.join(key)));
         if is_one && has_all_above(name, |above| has_node(&group.join(above))) && !said.names(name) {
-            all.push(format!(
-                "don't name {}, which is at {}, and readers by them don't see it",
-                quoted(name),
-                node.display()
-            ));
+            let (name, place) = (quoted(name), node.display());
+            all.push(format!("don't name {name}, which is at {place}, and readers by them don't see it"));
         }
     }
     all.sort();

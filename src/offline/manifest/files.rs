@@ -66,9 +66,9 @@ impl ArrayManifest {
         self.entries.entry(key, &manifest::chunk(url, range))?;
         if let Some(few) = &mut self.few {
             few.insert(key.to_owned(), manifest::chunk_value(url, range));
-        }
-        if self.few.as_ref().is_some_and(|few| few.len() as u64 > self.inlined_max) {
-            self.few = None;
+            if few.len() as u64 > self.inlined_max {
+                self.few = None;
+            }
         }
         Ok(())
     }

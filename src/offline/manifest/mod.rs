@@ -409,10 +409,8 @@ impl Forms<'_> {
         summary.arrays_inlined += u64::from(manifest.map_or(Ok(false), |manifest| manifest.finish(&place, document))?);
         let zarr3 = self.kerchunk.as_ref().is_some_and(|kerchunk| kerchunk.zarr_format == 3);
         if array.codec().compressor == Compressor::Lz4 && zarr3 {
-            summary.notes.push(format!(
-                "{}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents",
-                words::node(&node.name)
-            ));
+            let of = words::node(&node.name);
+            summary.notes.push(format!("{of}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents"));
         }
         Ok(())
     }

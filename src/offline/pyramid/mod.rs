@@ -138,11 +138,8 @@ impl Pyramid {
         let mut notes: Vec<_> = self.note_of_method().into_iter().chain(self.note_of_removed()).collect();
         for (NewLevel { told, .. }, own) in levels.iter().zip(own).filter(|(_, own)| !own.is_empty()) {
             let keys: Vec<_> = own.keys().map(|key| quoted(key).to_string()).collect();
-            let (level, keys) = (&told.path, keys.join(", "));
-            notes.push(format!(
-                "{} keeps its attributes ({keys}), also those that speak of its old pixels",
-                quoted(level)
-            ));
+            let (level, keys) = (quoted(&told.path), keys.join(", "));
+            notes.push(format!("{level} keeps its attributes ({keys}), also those that speak of its old pixels"));
         }
         notes.extend(labels::notes(&image.root, levels.len(), options));
         notes

@@ -35,11 +35,8 @@ impl MultiscaleImage {
     pub(super) fn check_apart(&self, path: &str) -> Result<()> {
         let finest = &self.datasets[0];
         if touch(&self.root, path, finest) {
-            let reason = format!(
-                "its level {} is, holds, or lies in level 0 ({}), which is only read",
-                quoted(path),
-                quoted(finest)
-            );
+            let (path, finest) = (quoted(path), quoted(finest));
+            let reason = format!("its level {path} is, holds, or lies in level 0 ({finest}), which is only read");
             return Err(Error::format(&self.root, reason));
         }
         Ok(())

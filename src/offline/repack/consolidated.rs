@@ -19,7 +19,7 @@ use crate::format::keys::is_below;
 use crate::format::{zarr2, zarr3};
 use crate::fs::{Lock, attributes, document, look};
 use crate::offline::hierarchy::walk::{self, Node};
-use crate::offline::hierarchy::{groups_around, has_all_above, has_node};
+use crate::offline::hierarchy::{self, groups_around, has_all_above, has_node};
 
 /// In the staging folder: what was set aside, by the group's path from the dataset's root.
 const ASIDE: &str = "consolidated.json";
@@ -143,10 +143,8 @@ pub(super) fn refuse_broken(root: &Path, groups: &[RepackedGroup]) -> Result<()>
         // What else is wrong with a group's document is told by whoever needs it.
         let document = document::read(&folder.join(zarr3::DOCUMENT)).ok().flatten();
         if let Some(fault) = document.as_ref().and_then(consolidated::broken) {
-            return Err(Error::format(
-                folder,
-                format!("its consolidated metadata {fault}; mend them, or remove them, as readers do without"),
-            ));
+            let help = "mend them, or remove them, as readers do without";
+            return Err(Error::format(folder, format!("its consolidated metadata {fault}; {help}")));
         }
     }
     Ok(())
@@ -157,10 +155,8 @@ impl RepackedGroup {
     /// one of Zarr v3 and did so in Zarr v2. [`refresh`](Self::refresh) fills in what they say.
     pub(super) fn consolidate_as_before(&mut self, root: &Path, nodes: &BTreeSet<String>) {
         let was_consolidated = self.is_new && below(root, &self.name).join(OF_ZARR2).is_file();
-        if was_consolidated && !consolidated::has_field(&self.document) {
-            consolidated::put(&mut self.document, consolidated::zarr3(Map::default()));
-        }
-        if consolidated::broken(&self.document).is_some() {
+        let lacks_it = was_consolidated && !consolidated::has_field(&self.document);
+        if lacks_it || consolidated::broken(&self.document).is_some() {
             consolidated::put(&mut self.document, consolidated::zarr3(Map::default()));
             self.is_new = true;
         }
@@ -183,9 +179,7 @@ pub(super) fn make_zarr2<'a>(folder: &Path, names: impl Iterator<Item = &'a str>
     let mut metadata = Map::new();
     let names = names.filter(|name| has_all_above(name, |above| has_node(&folder.join(above))));
     for name in std::iter::once("").chain(names) {
-        for key in [zarr2::GROUP, zarr2::ARRAY, zarr2::ATTRIBUTES]
-            .map(|document| crate::offline::hierarchy::below(name, document))
-        {
+        for key in [zarr2::GROUP, zarr2::ARRAY, zarr2::ATTRIBUTES].map(|document| hierarchy::below(name, document)) {
             match document::read(&folder.join(&key)) {
                 Ok(Some(said)) => drop(metadata.insert(key, said)),
                 // No reader reads it there either.

@@ -10,20 +10,19 @@ use super::options::RepackOptions;
 use super::volume::{keep_depth, keep_key, note_of_resolution, refuse_distances, volume_of};
 use super::{groups, refusal, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, FillValue, IndexLocation, OmeVersion, Volume};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
 use crate::format::layout::{Files, Layout};
 use crate::format::precomputed::carried::{CARRIED, deliver, is_carried};
 use crate::format::provenance::{self, ATTRIBUTE, ProvenanceMut, channel_dimension, is_own};
 use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, ngff, rules, zarr2};
 use crate::fs::document;
+use crate::offline::array::Array;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
 use crate::ome;
 use crate::ome::multiscales::first_path;
-
-use crate::dtype::Dtype;
-use crate::error::{Error, Result};
-use crate::offline::array::Array;
 use crate::plan::Plan;
 use crate::words::quoted;
 

@@ -103,6 +103,7 @@ pub struct Repack {
     plan: ArrayJobs,
     /// Links that become what they lead to.
     followed: HashSet<PathBuf>,
+    /// The shards of all jobs, by job and position.
     todo: Vec<(usize, Vec<u64>)>,
     counters: ProgressCounters,
     done: Option<EarlierResult>,
@@ -157,17 +158,21 @@ impl Repack {
             missing::refuse_unfinished(&nodes)?;
         }
         let not_fetched = not_fetched::notes(&nodes);
-        let (options, note) = &choice::settled(&nodes, &options, out.is_some())?;
-        let selection = Selection::new(&nodes, options, out.is_some())?;
-        let absent = choice::absent(&nodes, &selection)?;
+        let copied = out.is_some();
+        let (options, note) = &choice::settled(&nodes, &options, copied)?;
+        let selection = &Selection::new(&nodes, options, copied)?;
+        let absent = choice::absent(&nodes, selection)?;
         let pool = Arc::new(pool(options.workers)?);
         let arrays = CopiedArrays::among(&nodes, &root);
-        let (copied, selection) = (out.is_some(), &selection);
         let call = Call { root: &root, copied, staging: &staging, absent: &absent, selection, pool: &pool };
         let mut plan = choice::jobs(nodes, &call)?;
         plan.notes.extend(note.iter().cloned().chain(not_fetched));
         let done = match &out {
-            Some(out) if is_there => Some(done_before(out, &root, &plan.jobs, options, &staging)?),
+            Some(out) if is_there && !receipt::is_of(out, &root, &plan.jobs, options)? => {
+                return Err(Error::exists_for_good(out));
+            }
+            Some(_) if is_there && Staging::is_left(&staging)? => Some(EarlierResult::Untidy),
+            Some(_) if is_there => Some(EarlierResult::Tidy),
             _ => None,
         };
         if done.is_none() {
@@ -175,7 +180,10 @@ impl Repack {
             let was_begun = out.is_none() && staging.exists();
             plan.jobs.iter_mut().try_for_each(|job| job.look_for_lost(options, was_begun))?;
         }
-        let todo = todo(&plan.jobs)?;
+        let mut todo = Vec::new();
+        for (number, job) in plan.jobs.iter().enumerate() {
+            todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
+        }
         let pixels = todo.iter().map(|(job, position)| plan.jobs[*job].change.pixel_bytes(position));
         let counters = ProgressCounters::of(pixels.fold(0, u64::saturating_add));
         let (options, followed) = (options.clone(), HashSet::new());
@@ -427,28 +435,4 @@ impl Repack {
         self.mentions().put_groups(&self.root)?;
         consolidated.bring_back()
     }
-}
-
-/// That the result is there already; refused if it is that of another call.
-fn done_before(
-    out: &Path,
-    root: &Path,
-    jobs: &[ArrayJob],
-    options: &RepackOptions,
-    staging: &Path,
-) -> Result<EarlierResult> {
-    match receipt::is_of(out, root, jobs, options)? {
-        true if Staging::is_left(staging)? => Ok(EarlierResult::Untidy),
-        true => Ok(EarlierResult::Tidy),
-        false => Err(Error::exists_for_good(out)),
-    }
-}
-
-/// The shards of all jobs, by job and position.
-fn todo(jobs: &[ArrayJob]) -> Result<Vec<(usize, Vec<u64>)>> {
-    let mut todo = Vec::new();
-    for (number, job) in jobs.iter().enumerate() {
-        todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
-    }
-    Ok(todo)
 }

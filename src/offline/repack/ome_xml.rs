@@ -90,7 +90,6 @@ mod tests {
     #[test]
     fn the_rest_stays_as_it_is() {
         let cut = without_images(XML, 3, &[0, 2]).unwrap();
-        assert!(!cut.contains("Image:0") && !cut.contains("Image:2"));
         assert_eq!(
             cut,
             "<?xml version=\"1.0\"?>\n<OME><!-- <Image> -->\n\n<ImageSet/><Image ID='Image:1'><Description>\
