@@ -199,32 +199,33 @@ impl Pyramid {
             bytes,
             already_done: *done,
         };
-        let totals = Mutex::new(RepackSummary::default());
+        let mut totals = RepackSummary::default();
         if *done {
             self.counters.find_all();
             // A kill at the very end of that call may have left it.
             Staging::sweep(&publication.staging);
         }
         if levels.is_empty() || *done {
-            return Ok(summary(RepackSummary::default()));
+            return Ok(summary(totals));
         }
         if !made {
             publication.forget_earlier(replaced)?;
         }
         let staging = Staging::open(&publication.staging, &publication.journal, publication.options.sync)?;
         if !made {
-            self.make(&totals)?;
+            totals = self.make()?;
             publication.announce(replaced)?;
         }
         self.counters.go_on()?;
         publication.publish(replaced)?;
         staging.finish()?;
-        Ok(summary(totals.into_inner().unpoisoned()))
+        Ok(summary(totals))
     }
 
     /// Makes level after level, in the staging folder.
-    fn make(&self, totals: &Mutex<RepackSummary>) -> Result<()> {
+    fn make(&self) -> Result<RepackSummary> {
         let Publication { image, staging, levels, .. } = &self.publication;
+        let totals = Mutex::new(RepackSummary::default());
         for (number, NewLevel { told, metadata, document, .. }) in levels.iter().enumerate() {
             let change = self.change(number)?;
             let todo: Vec<_> = change.positions()?.into_iter().map(|position| (0, position)).collect();
@@ -238,7 +239,7 @@ impl Pyramid {
             attributes::belong(&place, finest.folder(), finest.document())
                 .map_err(|error| Error::io("set the modes and owners below", place, error))?;
         }
-        Ok(())
+        Ok(totals.into_inner().unpoisoned())
     }
 
     fn lanes(&self, change: &Change, shards: usize) -> Result<ShardLanes> {
