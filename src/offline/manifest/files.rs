@@ -1,4 +1,5 @@
-//! The files of manifests, written entry by entry: a manifest may be larger than memory should be; and what entries say.
+//! The files of manifests, written entry by entry, because one may be larger than memory should be, and what entries
+//! say.
 
 use std::fmt::Display;
 use std::fs::{self, File};

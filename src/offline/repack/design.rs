@@ -262,8 +262,8 @@ fn kind_of(name: &str) -> DimKind {
     }
 }
 
-/// Takes over what OME-Zarr says of the axes. `moves`: also where the first element is. Where the image is not placed by
-/// a scale of each axis, the error says how it is.
+/// Takes over what OME-Zarr says of the axes. `moves`: also where the first element is. Where the image is not placed
+/// by a scale of each axis, the error says how it is.
 fn describe(dims: &mut [Dim], attributes: &Map<String, Value>, moves: bool) -> Result<(), String> {
     let Some(image) = groups::first_image(attributes).filter(|image| image.axes().len() == dims.len()) else {
         return Ok(());
