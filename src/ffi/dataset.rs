@@ -43,12 +43,9 @@ pub unsafe extern "C" fn sw_dataset_create(
         if overwrite > 1 {
             return refuse!(SW_ERROR_ARGUMENT, "overwrite = {overwrite}: 0 or 1");
         }
-        DATASETS.check_room()?;
-        dataset.set(DATASETS.insert(if overwrite == 1 {
-            Dataset::create_or_replace(path)?
-        } else {
-            Dataset::create(path)?
-        })?);
+        let room = DATASETS.room()?;
+        let created = if overwrite == 1 { Dataset::create_or_replace(path)? } else { Dataset::create(path)? };
+        dataset.set(room.fill(created));
         Ok(())
     })
 }
@@ -63,8 +60,8 @@ pub unsafe extern "C" fn sw_dataset_create_in(storage: *const sw_storage, datase
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
         let (storage, dataset) = unsafe { (caller_storage(storage)?, out(dataset, "dataset")?) };
-        DATASETS.check_room()?;
-        dataset.set(DATASETS.insert(Dataset::create_in(storage)?)?);
+        let room = DATASETS.room()?;
+        dataset.set(room.fill(Dataset::create_in(storage)?));
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::callback::Context;
+use super::callback::{Context, Of};
 use super::limits::limit;
 use super::pointer::out;
 use super::registry::{Run, enter, sw_acquisition};
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn sw_on_event(
     boundary(|| {
         let run = enter(acquisition)?;
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
-        let (context, of) = (Context(context), run.of);
+        let (context, of) = (Context(context), Of::Dataset(run.dataset));
         Ok(call_on_events(&run.engine, events_of(events)?, mark_of(ring_mark), move |happened| {
             // SAFETY: the caller gave the function for this.
             context.call(of, |context| unsafe { callback(context, happened.bits()) });

@@ -72,9 +72,7 @@ impl<T> HandleSlot<T> {
         let (state, [forks, removers]) = (AtomicU64::new(0), [const { AtomicU32::new(0) }; 2]);
         Self { state, forks, removers, object: UnsafeCell::new(None) }
     }
-}
 
-impl<T> HandleSlot<T> {
     /// Waits a little until the calling thread, which is inside, is there alone; then nobody enters any more.
     fn make_removing(&self) -> bool {
         for _ in 0..PATIENCE {
@@ -159,27 +157,8 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
         Self { kind, name, places: [const { HandleSlot::new() }; N] }
     }
 
-    /// Whether there is room for one more. Only a look: another thread may be faster.
-    pub(super) fn check_room(&self) -> Outcome<()> {
-        let full = self.places.iter().all(|place| phase(place.state.load(Ordering::Relaxed)) != FREE);
-        if full {
-            refuse!(SW_ERROR_TOO_MANY, "there can be {N} {}s at a time; free one first, or ask for fewer", self.name)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Keeps an object; the result is its handle.
-    pub(super) fn insert<H>(&self, object: T) -> Outcome<*mut H> {
-        Ok(self.room()?.fill(object))
-    }
-
-    /// Keeps room for this many objects.
-    pub(super) fn reserve(&self, count: usize) -> Outcome<Vec<ReservedHandle<'_, T>>> {
-        (0..count).map(|_| self.room()).collect()
-    }
-
-    fn room(&self) -> Outcome<ReservedHandle<'_, T>> {
+    /// Keeps room for an object.
+    pub(super) fn room(&self) -> Outcome<ReservedHandle<'_, T>> {
         count_forks();
         for (at, place) in self.places.iter().enumerate() {
             let mut state = place.state.load(Ordering::Relaxed);
@@ -259,28 +238,28 @@ mod tests {
     fn a_handle_is_good_until_it_is_removed() {
         static REGISTRY: Registry<u32, 2> = Registry::new(3, "number");
         let is = |status: i32, outcome: Outcome<u32>| assert_eq!(outcome.unwrap_err(), told(status, format_args!("")));
-        let one: *mut u8 = REGISTRY.insert(1).unwrap();
-        let two: *mut u8 = REGISTRY.insert(2).unwrap();
+        let keep = |number: u32| -> Outcome<*mut u8> { Ok(REGISTRY.room()?.fill(number)) };
+        let (one, two) = (keep(1).unwrap(), keep(2).unwrap());
         assert_eq!((*REGISTRY.enter(one).unwrap(), *REGISTRY.enter(two).unwrap()), (1, 2));
-        assert!(REGISTRY.check_room().is_err());
-        is(SW_ERROR_TOO_MANY, REGISTRY.insert::<u8>(3).map(|_| 0));
+        is(SW_ERROR_TOO_MANY, keep(3).map(|_| 0));
         is(SW_ERROR_HANDLE, NUMBERS.enter(one).map(|n| *n));
         let entered = REGISTRY.enter(one).unwrap();
         is(SW_ERROR_BUSY, REGISTRY.remove(one, |_| Ok(())));
         drop(entered);
         assert_eq!(REGISTRY.remove(one, |_| Ok(())).unwrap(), 1);
         is(SW_ERROR_HANDLE, REGISTRY.remove(one, |_| Ok(())));
-        let three: *mut u8 = REGISTRY.insert(3).unwrap();
+        let three = keep(3).unwrap();
         assert_ne!(one, three);
         // Room that is not used, or that there is not.
-        is(SW_ERROR_TOO_MANY, REGISTRY.reserve(1).map(|_| 0));
+        is(SW_ERROR_TOO_MANY, REGISTRY.room().map(|_| 0));
         assert_eq!(REGISTRY.remove(two, |_| Ok(())).unwrap(), 2);
-        drop(REGISTRY.reserve(1).unwrap());
-        is(SW_ERROR_TOO_MANY, REGISTRY.reserve(2).map(|_| 0));
-        let rooms = REGISTRY.reserve(1).unwrap();
-        is(SW_ERROR_TOO_MANY, REGISTRY.insert::<u8>(4).map(|_| 0));
-        let four: Vec<*mut u8> = rooms.into_iter().map(|room| room.fill(4)).collect();
-        assert_eq!(*REGISTRY.enter(four[0]).unwrap(), 4);
+        drop(REGISTRY.room().unwrap());
+        let rooms: Outcome<Vec<_>> = (0..2).map(|_| REGISTRY.room()).collect();
+        is(SW_ERROR_TOO_MANY, rooms.map(|_| 0));
+        let room = REGISTRY.room().unwrap();
+        is(SW_ERROR_TOO_MANY, keep(4).map(|_| 0));
+        let four: *mut u8 = room.fill(4);
+        assert_eq!(*REGISTRY.enter(four).unwrap(), 4);
         is(SW_ERROR_HANDLE, REGISTRY.enter(one).map(|n| *n));
         is(SW_ERROR_NULL, REGISTRY.enter(std::ptr::null::<u8>()).map(|n| *n));
         assert_eq!(*REGISTRY.enter(three).unwrap(), 3);
@@ -293,7 +272,7 @@ mod tests {
         const TRIES: usize = 100;
         let rounds = if cfg!(miri) { 2 } else { 50 };
         for round in 0..rounds {
-            let handle: *mut u8 = REGISTRY.insert(round).unwrap();
+            let handle: *mut u8 = REGISTRY.room().unwrap().fill(round);
             let (token, is_over) = (handle.addr(), std::sync::atomic::AtomicBool::new(false));
             std::thread::scope(|scope| {
                 for _ in 0..4 {
@@ -318,7 +297,7 @@ mod tests {
         static REGISTRY: Registry<Vec<usize>, 4> = Registry::new(7, "list");
         let rounds = if cfg!(miri) { 20 } else { 2000 };
         for round in 0..rounds {
-            let handle: *mut u8 = REGISTRY.insert(vec![round; 3]).unwrap();
+            let handle: *mut u8 = REGISTRY.room().unwrap().fill(vec![round; 3]);
             let token = handle.addr();
             std::thread::scope(|scope| {
                 for _ in 0..2 {

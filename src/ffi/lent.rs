@@ -28,11 +28,9 @@ impl LentHandle {
 ///
 /// [`Error::Config`] when there are as many handles as there can be.
 pub fn lend(acquisition: &Arc<Acquisition>) -> Result<LentHandle> {
-    let ring_full = acquisition.ring_full;
     let too_many = format!("{SW_ACQUISITIONS_MAX} handles exist; end a run first");
-    let run = Run::new(Held::Lent(acquisition.clone()), ring_full);
-    let handle: *mut sw_acquisition =
-        RUNS.insert(Arc::new(run)).map_err(|_| Error::config("handle", "one more", too_many))?;
+    let room = RUNS.room().map_err(|_| Error::config("handle", "one more", too_many))?;
+    let handle: *mut sw_acquisition = room.fill(Arc::new(Run::new(Held::Lent(acquisition.clone()))));
     Ok(LentHandle { token: handle.addr() })
 }
 

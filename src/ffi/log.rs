@@ -132,7 +132,7 @@ pub unsafe extern "C" fn sw_on_shard_closed(
     boundary(|| {
         let run = enter(acquisition)?;
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
-        let (context, of) = (Context(context), run.of);
+        let (context, of) = (Context(context), Of::Dataset(run.dataset));
         run.running()?.on_shard_closed(move |key| {
             let Ok(key) = CString::new(key) else { return };
             // SAFETY: the caller gave the function for this; the key lives through the call.

@@ -33,24 +33,8 @@ impl Drop for Lent {
 /// Buffers of the caller's own, which stay the caller's if the acquisition does not come about.
 pub(super) struct OwnBuffers {
     pub(super) buffers: RingBuffers,
-    taken_over: Arc<AtomicBool>,
-}
-
-/// That the library has taken buffers over.
-pub(super) struct Takeover(Option<Arc<AtomicBool>>);
-
-impl Takeover {
-    pub(super) fn confirm(&self) {
-        if let Some(taken_over) = &self.0 {
-            taken_over.store(true, Relaxed);
-        }
-    }
-}
-
-/// The buffers for a run, which no other run may have.
-pub(super) fn split(own: Option<OwnBuffers>) -> Outcome<(Option<RingBuffers>, Takeover)> {
-    let Some(OwnBuffers { buffers, taken_over }) = own else { return Ok((None, Takeover(None))) };
-    Ok((Some(buffers.claimed()?), Takeover(Some(taken_over))))
+    /// Set once it has.
+    pub(super) taken_over: Arc<AtomicBool>,
 }
 
 /// The buffers that a configuration names, if it does.

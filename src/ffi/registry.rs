@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
-use super::callback::Of;
 use super::end_state::Ending;
 use super::handle::{Entered, Registry};
 use super::loans::Loans;
@@ -25,15 +24,12 @@ pub(super) struct Run {
     pub(super) acquisition: RwLock<Option<Held>>,
     /// Somebody else ends it.
     pub(super) is_lent: bool,
-    /// Whose its callbacks are, and its dataset, by which that is known.
-    pub(super) of: Of,
+    /// Whose its callbacks are.
     pub(super) dataset: usize,
     /// Lives on after the end.
     pub(super) engine: Arc<Engine>,
     pub(super) loans: Loans,
     pub(super) ending: Ending,
-    pub(super) chunk_shape: Vec<u64>,
-    pub(super) shard_shape: Vec<u64>,
     pub(super) ring_full: RingFull,
     pub(super) event_handles: Mutex<Vec<Arc<EventHandle>>>,
 }
@@ -58,21 +54,18 @@ impl std::ops::Deref for Held {
 }
 
 impl Run {
-    pub(super) fn new(mut acquisition: Held, ring_full: RingFull) -> Self {
+    pub(super) fn new(mut acquisition: Held) -> Self {
         if let Held::Own(acquisition) = &mut acquisition {
             // Not before the outcome can be had.
             acquisition.tells_end = false;
         }
-        let (engine, dataset) = (acquisition.engine.clone(), acquisition.dataset_identity());
+        let engine = acquisition.engine.clone();
         Self {
-            of: Of::Dataset(dataset),
-            dataset,
+            dataset: acquisition.dataset_identity(),
             loans: Loans::new(&engine.ring),
-            chunk_shape: acquisition.chunk_shape().to_vec(),
-            shard_shape: acquisition.shard_shape().to_vec(),
             is_lent: matches!(acquisition, Held::Lent(_)),
             engine,
-            ring_full,
+            ring_full: acquisition.ring_full,
             event_handles: Mutex::default(),
             ending: Ending::default(),
             acquisition: RwLock::new(Some(acquisition)),

@@ -281,18 +281,19 @@ pub unsafe extern "C" fn sw_get_layout(acquisition: *mut sw_acquisition, layout:
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { grown_out(layout) }?;
         let plan = &run.engine.plan;
+        let (chunk, shard) = (&plan.array.layout.chunk_shape, &plan.array.layout.file_shape);
         let mut layout = sw_layout {
             size: size_of::<sw_layout>(),
             frame_bytes: plan.frame.bytes,
             buffer_bytes: plan.frame.layout.buffer_bytes,
             ring_frames: run.engine.ring.frames() as u64,
             reorder_window: plan.ring.window,
-            dim_count: run.chunk_shape.len() as u64,
+            dim_count: chunk.len() as u64,
             chunk: [0; SW_DIMS_MAX],
             shard: [0; SW_DIMS_MAX],
         };
-        layout.chunk[..run.chunk_shape.len()].copy_from_slice(&run.chunk_shape);
-        layout.shard[..run.shard_shape.len()].copy_from_slice(&run.shard_shape);
+        layout.chunk[..chunk.len()].copy_from_slice(chunk);
+        layout.shard[..shard.len()].copy_from_slice(shard);
         place.set(layout);
         Ok(())
     })

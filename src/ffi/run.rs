@@ -4,11 +4,12 @@
 use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::config::convert::{Requested, configuration};
 use super::config::sw_config;
 use super::limits::Limit;
-use super::own_buffers::{OwnBuffers, own_buffers, split};
+use super::own_buffers::{OwnBuffers, own_buffers};
 use super::pointer::{Out, bytes, out, required, slice, text};
 use super::record::{record, sw_record};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
@@ -99,14 +100,15 @@ pub(super) unsafe fn start(
 ) -> Outcome<()> {
     // SAFETY: as the caller promises.
     let handle = unsafe { out(handle, "acquisition") }?;
-    RUNS.check_room()?;
+    let room = RUNS.room()?;
     let Requested { config, spelling } = requested;
-    let ring_full = config.ring_full;
-    let (buffers, takeover) = split(own)?;
+    let (buffers, taken_over) = own.map(|own| (own.buffers, own.taken_over)).unzip();
+    let buffers = buffers.map(RingBuffers::claimed).transpose()?;
     let created = create(config, buffers).map_err(|error| spelling.told(error))?;
-    let run = Run::new(Held::Own(Box::new(created)), ring_full);
-    handle.set(RUNS.insert(Arc::new(run))?);
-    takeover.confirm();
+    handle.set(room.fill(Arc::new(Run::new(Held::Own(Box::new(created))))));
+    if let Some(taken_over) = taken_over {
+        taken_over.store(true, Relaxed);
+    }
     Ok(())
 }
 

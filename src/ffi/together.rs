@@ -59,11 +59,9 @@ pub unsafe extern "C" fn sw_dataset_acquisitions(
             spelling = requested.spelling;
             images.push((name, requested.config));
         }
-        let rooms = RUNS.reserve(count)?;
-        let ring_full: Vec<_> = images.iter().map(|(_, config)| config.ring_full).collect();
+        let rooms = (0..count).map(|_| RUNS.room()).collect::<Outcome<Vec<_>>>()?;
         let begun = dataset.acquisitions(images).map_err(|error| spelling.told(error))?;
-        let runs =
-            begun.into_iter().zip(ring_full).map(|(own, full)| Arc::new(Run::new(Held::Own(Box::new(own)), full)));
+        let runs = begun.into_iter().map(|own| Arc::new(Run::new(Held::Own(Box::new(own)))));
         places.set(rooms.into_iter().zip(runs).map(|(room, run)| room.fill(run)));
         Ok(())
     })
