@@ -49,9 +49,18 @@ impl From<Result<Summary, Unfinished>> for Finished {
     }
 }
 
+/// The right to wait for the end of a run, which one thread has at a time.
+pub(super) struct Claim<'a>(&'a Ending);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.state().waited_for = false;
+    }
+}
+
 impl Ending {
-    /// Lets the calling thread alone wait for the outcome, until [`leave`](Self::leave).
-    pub(super) fn claim(&self) -> Outcome<()> {
+    /// Lets the calling thread alone wait for the outcome.
+    pub(super) fn claim(&self) -> Outcome<Claim<'_>> {
         let mut state = self.state();
         if state.told {
             return refuse!(SW_ERROR_ENDED, "the acquisition was finished or aborted before");
@@ -60,7 +69,7 @@ impl Ending {
             return refuse!(SW_ERROR_BUSY, "another thread waits for the end of this run");
         }
         state.waited_for = true;
-        Ok(())
+        Ok(Claim(self))
     }
 
     /// The run shall end at once. False: it has ended.
@@ -68,10 +77,6 @@ impl Ending {
         let mut state = self.state();
         state.aborted |= state.outcome.is_none();
         state.outcome.is_none()
-    }
-
-    pub(super) fn leave(&self) {
-        self.state().waited_for = false;
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -17,8 +17,7 @@ use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::report::sw_summary;
 use super::status::{Outcome, SW_ERROR_BUSY, SW_ERROR_IO, SW_ERROR_NOT_ENDED, boundary, refuse, sw_status, told};
 use crate::acquisition::Acquisition;
-use crate::error::Error;
-use crate::error::caught;
+use crate::error::{Error, caught};
 use crate::stats::Summary;
 use crate::sync::Unpoisoned;
 use crate::words::of_system;
@@ -147,22 +146,20 @@ pub unsafe extern "C" fn sw_finish(
         let place = if summary.is_null() { None } else { Some(unsafe { grown_out(summary) }?) };
         let wait = limit(timeout_ms)?;
         let _wait = Wait::for_end(run.dataset)?;
-        run.ending.claim()?;
-        let begun = begin_to_end(std::slice::from_ref(&run));
-        let waited = begun.and_then(|()| run.ending.wait(wait)).map(|mut state| {
-            state.told = true;
-            state.outcome.as_ref().map(|finished| (finished.error.clone(), finished.summary.clone()))
-        });
-        run.ending.leave();
-        match waited?.unwrap_or_default() {
-            (Some(error), _) => Err(error.into()),
-            (None, finished) => {
-                if let (Some(place), Some(finished)) = (place, finished) {
-                    place.set(sw_summary::from(&finished));
-                }
-                Ok(())
-            }
+        let claim = run.ending.claim()?;
+        begin_to_end(std::slice::from_ref(&run))?;
+        let mut state = run.ending.wait(wait)?;
+        state.told = true;
+        let finished = state.outcome.clone();
+        drop((state, claim));
+        let Some(Finished { summary, error }) = finished else { return Ok(()) };
+        if let Some(error) = error {
+            return Err(error.into());
         }
+        if let (Some(place), Some(summary)) = (place, summary) {
+            place.set(sw_summary::from(&summary));
+        }
+        Ok(())
     })
 }
 

@@ -100,8 +100,8 @@ pub unsafe extern "C" fn sw_finish_all(
         let wait = limit(timeout_ms)?;
         let waits = runs.iter().enumerate().map(|(at, run)| Wait::for_end(run.dataset).map_err(named(at)));
         let _waits = waits.collect::<Outcome<Vec<_>>>()?;
-        let claim = |(at, run)| Claim::of(run).map_err(named(at));
-        let claims = runs.iter().map(AsRef::as_ref).enumerate().map(claim).collect::<Outcome<Vec<_>>>()?;
+        let claims = runs.iter().enumerate().map(|(at, run)| run.ending.claim().map_err(named(at)));
+        let claims = claims.collect::<Outcome<Vec<_>>>()?;
         begin_to_end(&runs)?;
         let start = Instant::now();
         for run in &runs {
@@ -117,20 +117,4 @@ pub unsafe extern "C" fn sw_finish_all(
         drop(claims);
         first.map_or(Ok(()), |error| Err(error.into()))
     })
-}
-
-/// The right to wait for the end of a run, which one thread has at a time.
-struct Claim<'a>(&'a Run);
-
-impl<'a> Claim<'a> {
-    fn of(run: &'a Run) -> Outcome<Self> {
-        run.ending.claim()?;
-        Ok(Self(run))
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.0.ending.leave();
-    }
 }
