@@ -3,13 +3,11 @@
 
 use std::ffi::c_void;
 
-use super::limits::Limit;
 use super::pointer::slice;
 use super::record::{record, sw_record};
 use super::registry::{enter, sw_acquisition};
 use super::run::{count_of, sw_appended};
 use super::status::{boundary, sw_status};
-use crate::acquisition::append::BufferSource;
 
 /// Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
 /// them, and commits a frame for each sample under the next numbers: red, green, blue, and red of the next picture.
@@ -39,24 +37,17 @@ pub unsafe extern "C" fn sw_append_interleaved(
     boundary(|| {
         let run = enter(acquisition)?;
         let samples = samples as usize;
-        let given = run.engine.plan.frame.row_bytes_of(samples);
+        let frame = &run.engine.plan.frame;
+        let given = frame.row_bytes_of(samples);
         let stride = if row_stride == 0 { given } else { row_stride };
+        let whole = frame.rows.saturating_mul(stride.max(given));
         // SAFETY: as the caller promises, which is what the header says.
-        let (pixels, record) = unsafe {
+        let (pixels, record, place) = unsafe {
             let pixels = slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?;
-            (pixels, self::record(record, run.record_fields())?)
+            (pixels, self::record(record, run.record_fields())?, count_of(appended, bytes, whole, &run)?)
         };
-        // SAFETY: as above.
-        let place =
-            unsafe { count_of(appended, bytes, run.engine.plan.frame.rows.saturating_mul(stride.max(given)), &run)? };
-        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
-        let running = run.running()?;
-        let take = |wait| run.loans.frame(&running, wait);
-        let done =
-            running.append_interleaved_within(pixels, samples, stride, record, BufferSource::new(&take, wait))?;
-        if let Some(place) = place {
-            place.set(sw_appended { frames: done.frames, dropped: done.dropped });
-        }
-        Ok(())
+        run.append(place, timeout_ms, |running, buffers| {
+            running.append_interleaved_within(pixels, samples, stride, record, buffers)
+        })
     })
 }

@@ -3,13 +3,11 @@
 
 use std::ffi::c_void;
 
-use super::limits::Limit;
 use super::pointer::{required, slice};
 use super::record::{record, sw_record};
 use super::registry::{enter, sw_acquisition};
 use super::run::{count_of, sw_appended};
 use super::status::{boundary, sw_status};
-use crate::acquisition::append::BufferSource;
 use crate::pixels::Roi;
 
 /// A camera's region of interest: the rectangle of a frame that it gives, in pixels.
@@ -58,14 +56,9 @@ pub unsafe extern "C" fn sw_append_roi(
         let stride = if row_stride == 0 { given } else { row_stride };
         // SAFETY: as above.
         let place = unsafe { count_of(appended, bytes, height.saturating_mul(stride.max(given)), &run)? };
-        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
-        let running = run.running()?;
-        let take = |wait| run.loans.frame(&running, wait);
-        let roi = Some(Roi { y, x, height, width });
-        let done = running.append_within(pixels, roi, stride, record, BufferSource::new(&take, wait))?;
-        if let Some(place) = place {
-            place.set(sw_appended { frames: done.frames, dropped: done.dropped });
-        }
-        Ok(())
+        let roi = Roi { y, x, height, width };
+        run.append(place, timeout_ms, |running, buffers| {
+            running.append_within(pixels, Some(roi), stride, record, buffers)
+        })
     })
 }

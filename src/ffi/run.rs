@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::config::convert::{Requested, configuration};
 use super::config::sw_config;
-use super::limits::Limit;
+use super::limits::limit_or;
 use super::own_buffers::{OwnBuffers, own_buffers};
 use super::pointer::{Out, bytes, out, required, slice, text};
 use super::record::{record, sw_record};
@@ -18,7 +18,7 @@ use super::status::{
 };
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
-use crate::acquisition::append::BufferSource;
+use crate::acquisition::append::{Appended, BufferSource};
 use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, RingFull};
 use crate::error::Error;
@@ -85,6 +85,23 @@ impl Run {
     fn commit(&self, index: usize, turn: Option<u32>, number: u64, record: Record) -> Outcome<()> {
         let frame = self.loans.take(index, turn)?;
         Ok(if number == SW_NEXT { frame.commit_next(record) } else { frame.commit(number, record) }?)
+    }
+
+    /// Runs `append`, which gets its buffers here, and says at `place` what it did.
+    pub(super) fn append(
+        &self,
+        place: Option<Out<sw_appended>>,
+        timeout_ms: i64,
+        append: impl FnOnce(&Acquisition, BufferSource) -> Result<Appended, Error>,
+    ) -> Outcome<()> {
+        let wait = limit_or(timeout_ms, self.ring_full)?;
+        let running = self.running()?;
+        let take = |wait| self.loans.frame(&running, wait);
+        let Appended { frames, dropped } = append(&running, BufferSource::new(&take, wait))?;
+        if let Some(place) = place {
+            place.set(sw_appended { frames, dropped });
+        }
+        Ok(())
     }
 }
 
@@ -193,7 +210,7 @@ pub unsafe extern "C" fn sw_acquire(
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
         let frame = unsafe { out(frame, "frame") }?;
-        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
+        let wait = limit_or(timeout_ms, run.ring_full)?;
         let loaned = run.loans.any(&*run.running()?, wait)?;
         frame.set(run.frame(loaned));
         Ok(())
@@ -216,7 +233,7 @@ pub unsafe extern "C" fn sw_acquire_buffer(
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
         let frame = unsafe { out(frame, "frame") }?;
-        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
+        let wait = limit_or(timeout_ms, run.ring_full)?;
         if run.engine.ring.is_shared() {
             return refuse!(
                 SW_ERROR_ARGUMENT,
@@ -385,20 +402,13 @@ pub unsafe extern "C" fn sw_append(
         let run = enter(acquisition)?;
         let frame = &run.engine.plan.frame;
         let stride = if row_stride == 0 { frame.row_bytes } else { row_stride };
+        let whole = frame.rows.saturating_mul(stride).max(frame.bytes);
         // SAFETY: as the caller promises, which is what the header says.
-        let (pixels, record) = unsafe {
-            (slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?, self::record(record, run.record_fields())?)
+        let (pixels, record, place) = unsafe {
+            let pixels = slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?;
+            (pixels, self::record(record, run.record_fields())?, count_of(appended, bytes, whole, &run)?)
         };
-        // SAFETY: as above.
-        let place = unsafe { count_of(appended, bytes, frame.rows.saturating_mul(stride).max(frame.bytes), &run)? };
-        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
-        let running = run.running()?;
-        let take = |wait| run.loans.frame(&running, wait);
-        let done = running.append_within(pixels, None, stride, record, BufferSource::new(&take, wait))?;
-        if let Some(place) = place {
-            place.set(sw_appended { frames: done.frames, dropped: done.dropped });
-        }
-        Ok(())
+        run.append(place, timeout_ms, |running, buffers| running.append_within(pixels, None, stride, record, buffers))
     })
 }
 
