@@ -261,32 +261,47 @@ impl<T: Grows> GrownOut<T> {
     }
 }
 
+/// Writes all of `values` into a caller's buffer, or none, and how many they are to `needed`, if that is wanted; that
+/// also where the buffer has too few places. `names`: those of the two pointers.
+///
+/// # Safety
+/// `place` must be good for `capacity` values if it is not null; `needed` as for [`out`].
+pub(super) unsafe fn put_all<T>(
+    values: impl ExactSizeIterator<Item = T>,
+    place: *mut T,
+    capacity: usize,
+    needed: *mut usize,
+    names: [&str; 2],
+    too_few: &str,
+) -> Outcome<()> {
+    let ([name, needed_name], count) = (names, values.len());
+    // SAFETY: as the caller promises.
+    let needed = if needed.is_null() { None } else { Some(unsafe { out(needed, needed_name) }?) };
+    let is_wanted = !place.is_null() || capacity > 0;
+    if is_wanted {
+        check(place, name)?;
+    }
+    if let Some(needed) = needed {
+        needed.set(count);
+    }
+    if is_wanted {
+        if capacity < count {
+            return refuse!(SW_ERROR_SIZE, "{too_few}");
+        }
+        Outs(place).set(values);
+    }
+    Ok(())
+}
+
 /// Writes text and its ending zero into a caller's buffer, as `snprintf` does, but all or nothing.
 ///
 /// # Safety
-/// `place` must be good for `capacity` bytes if it is not null; `needed` as for [`out`].
+/// As for [`put_all`].
 pub(super) unsafe fn put_text(text: &str, place: *mut c_char, capacity: usize, needed: *mut usize) -> Outcome<()> {
+    let bytes = [text.as_bytes(), b"\0"].concat();
+    let too_few = format!("the text needs {} bytes, its ending zero included, not {capacity}", bytes.len());
     // SAFETY: as the caller promises.
-    let needed = if needed.is_null() { None } else { Some(unsafe { out(needed, "needed") }?) };
-    let bytes = text.len() + 1;
-    if !place.is_null() || capacity > 0 {
-        check(place, "text")?;
-        if capacity < bytes {
-            if let Some(needed) = needed {
-                needed.set(bytes);
-            }
-            return refuse!(SW_ERROR_SIZE, "the text needs {bytes} bytes, its ending zero included, not {capacity}");
-        }
-        // SAFETY: the place is good for `capacity` bytes, which is enough.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast::<u8>(), text.len());
-            place.add(text.len()).write(0);
-        }
-    }
-    if let Some(needed) = needed {
-        needed.set(bytes);
-    }
-    Ok(())
+    unsafe { put_all(bytes.into_iter(), place.cast(), capacity, needed, ["text", "needed"], &too_few) }
 }
 
 #[cfg(test)]

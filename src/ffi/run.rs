@@ -10,12 +10,10 @@ use super::config::convert::{Requested, configuration};
 use super::config::sw_config;
 use super::limits::limit_or;
 use super::own_buffers::{OwnBuffers, own_buffers};
-use super::pointer::{Out, bytes, out, required, slice, text};
+use super::pointer::{Out, bytes, out, put_all, required, slice, text};
 use super::record::{record, sw_record};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
-use super::status::{
-    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_NULL, SW_ERROR_SIZE, boundary, refuse, sw_status, told,
-};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_NULL, boundary, refuse, sw_status, told};
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
 use crate::acquisition::append::{Appended, BufferSource};
@@ -356,26 +354,10 @@ pub unsafe extern "C" fn sw_buffers(
     boundary(|| {
         let run = enter(acquisition)?;
         let frames = run.loans.count();
+        let all = (0..frames).map(|index| run.engine.ring.address(index as u32).cast());
+        let too_few = format!("room for {capacity} addresses; there are {frames} buffers");
         // SAFETY: as the caller promises, which is what the header says.
-        let count = if count.is_null() { None } else { Some(unsafe { out(count, "count") }?) };
-        if !addresses.is_null() || capacity > 0 {
-            // SAFETY: as above; only the check is wanted.
-            let _checked = unsafe { out(addresses, "addresses") }?;
-            if capacity < frames {
-                if let Some(count) = count {
-                    count.set(frames);
-                }
-                return refuse!(SW_ERROR_SIZE, "room for {capacity} addresses; there are {frames} buffers");
-            }
-            for index in 0..frames {
-                // SAFETY: the room is for at least `frames` addresses.
-                unsafe { addresses.add(index).write(run.engine.ring.address(index as u32).cast()) };
-            }
-        }
-        if let Some(count) = count {
-            count.set(frames);
-        }
-        Ok(())
+        unsafe { put_all(all, addresses, capacity, count, ["addresses", "count"], &too_few) }
     })
 }
 
