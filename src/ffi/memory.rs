@@ -20,8 +20,7 @@ use crate::engine::{Arrival, ShardCell, StageTimes};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::ring::Frame;
-use crate::shard::Entry;
-use crate::shard::{Shard, WaitsFor};
+use crate::shard::{Entry, Shard, WaitsFor};
 use crate::stats::Stage;
 use crate::storage::{PUTS_AT_ONCE, WRITES_AT_ONCE};
 

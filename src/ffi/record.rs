@@ -1,7 +1,7 @@
 //! What comes with a frame beside its pixels.
 #![allow(unsafe_code)]
 
-use super::pointer::{Grows, read, slice};
+use super::pointer::{grows, read, slice};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, refuse};
 use crate::record::{FieldValue, RECORD_FIELDS_MAX, Record, RecordColumn};
 
@@ -66,14 +66,7 @@ pub struct sw_record {
     pub values: *const sw_value,
 }
 
-/// Bytes of the struct in interface 1. When it grows, this becomes the offset of the first new field.
-const RECORD_FIRST_BYTES: usize = size_of::<sw_record>();
-
-// SAFETY: `repr(C)`, numbers and pointers only, the size first.
-unsafe impl Grows for sw_record {
-    const FIRST_BYTES: usize = RECORD_FIRST_BYTES;
-    const NAME: &'static str = "sw_record";
-}
+grows!(sw_record);
 
 /// Values that the fields can't hold are refused here, where a frame is still the caller's.
 ///
