@@ -113,23 +113,22 @@ pub(super) unsafe fn caller_storage(storage: *const sw_storage) -> Outcome<Arc<d
     Ok(Arc::new(Functions(given)))
 }
 
-/// What a function of the caller's own returned.
-fn outcome(code: i32) -> io::Result<()> {
-    match code {
-        0 => Ok(()),
-        1.. => Err(io::Error::from_raw_os_error(code)),
-        _ => Err(io::Error::other(format!("the storage's function returned {code}, which is neither 0 nor an errno"))),
-    }
-}
-
 impl Functions {
-    /// Runs one of the functions of the storage that `self` is in.
-    fn calling<T>(&self, call: impl FnOnce() -> T) -> T {
-        callback::calling(self.of(), call)
-    }
-
     fn of(&self) -> Of {
         Of::Dataset(std::ptr::from_ref(self).addr())
+    }
+
+    /// Runs one of the functions, which `call` gives the context, in the storage that `of` says. One that was left out
+    /// has nothing to do; those that are required are there.
+    fn call<F>(&self, of: Of, function: Option<F>, call: impl FnOnce(F, *mut c_void) -> i32) -> io::Result<()> {
+        let Some(function) = function else { return Ok(()) };
+        match callback::calling(of, || call(function, self.0.context)) {
+            0 => Ok(()),
+            code @ 1.. => Err(io::Error::from_raw_os_error(code)),
+            code => Err(io::Error::other(format!(
+                "the storage's function returned {code}, which is neither 0 nor an errno"
+            ))),
+        }
     }
 }
 
@@ -138,39 +137,36 @@ fn c_key(key: &str) -> io::Result<CString> {
     CString::new(key).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
 
-fn absent() -> io::Error {
-    io::Error::from(io::ErrorKind::Unsupported)
-}
-
 impl Storage for Functions {
     fn name(&self) -> &'static str {
         "the caller's own"
     }
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
-        let (create, key) = (self.0.create.ok_or_else(absent)?, c_key(key)?);
-        let mut blob = std::ptr::null_mut();
+        let (key, mut blob) = (c_key(key)?, std::ptr::null_mut());
         // SAFETY: the caller gave the function for this; the key lives through the call, and so does the place.
-        outcome(self.calling(|| unsafe { create(self.0.context, key.as_ptr(), len, &raw mut blob) }))?;
+        self.call(self.of(), self.0.create, |create, context| unsafe {
+            create(context, key.as_ptr(), len, &raw mut blob)
+        })?;
         Ok(Box::new(CallerBlob { functions: *self, of: self.of(), blob }))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
-        let (put, key) = (self.0.put.ok_or_else(absent)?, c_key(key)?);
+        let (key, data) = (c_key(key)?, bytes.as_ptr().cast());
         // SAFETY: as in `create`.
-        outcome(self.calling(|| unsafe { put(self.0.context, key.as_ptr(), bytes.as_ptr().cast(), bytes.len()) }))
+        self.call(self.of(), self.0.put, |put, context| unsafe { put(context, key.as_ptr(), data, bytes.len()) })
     }
 
     fn is_used(&self) -> bool {
+        let Some(is_used) = self.0.is_used else { return false };
         // SAFETY: as in `create`.
-        self.0.is_used.is_some_and(|is_used| self.calling(|| unsafe { is_used(self.0.context) }) != 0)
+        callback::calling(self.of(), || unsafe { is_used(self.0.context) }) != 0
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
-        let Some(remove) = self.0.remove else { return Ok(()) };
         let key = c_key(key)?;
         // SAFETY: as in `create`.
-        outcome(self.calling(|| unsafe { remove(self.0.context, key.as_ptr()) }))
+        self.call(self.of(), self.0.remove, |remove, context| unsafe { remove(context, key.as_ptr()) })
     }
 }
 
@@ -186,48 +182,45 @@ unsafe impl Send for CallerBlob {}
 // SAFETY: as above.
 unsafe impl Sync for CallerBlob {}
 
+impl CallerBlob {
+    fn call<F>(&self, function: Option<F>, call: impl FnOnce(F, *mut c_void) -> i32) -> io::Result<()> {
+        self.functions.call(self.of, function, call)
+    }
+}
+
 impl Blob for CallerBlob {
     fn alignment(&self) -> usize {
         self.functions.0.alignment.max(1)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let storage = &self.functions.0;
-        let write_at = storage.write_at.ok_or_else(absent)?;
+        let (data, len) = (bytes.as_ptr().cast(), bytes.len());
         // SAFETY: the caller gave the function for this; the bytes live through the call.
-        outcome(callback::calling(self.of, || unsafe {
-            write_at(storage.context, self.blob, offset, bytes.as_ptr().cast(), bytes.len())
-        }))
+        self.call(self.functions.0.write_at, |write_at, context| unsafe {
+            write_at(context, self.blob, offset, data, len)
+        })
     }
 
     fn done_with(&self, _offset: u64, _len: u64) {}
 
     fn publish(&self) -> io::Result<()> {
-        let storage = &self.functions.0;
-        let Some(publish) = storage.publish else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        outcome(callback::calling(self.of, || unsafe { publish(storage.context, self.blob) }))
+        self.call(self.functions.0.publish, |publish, context| unsafe { publish(context, self.blob) })
     }
 
     fn sync(&self) -> io::Result<()> {
-        let storage = &self.functions.0;
-        let Some(sync) = storage.sync else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        outcome(callback::calling(self.of, || unsafe { sync(storage.context, self.blob) }))
+        self.call(self.functions.0.sync, |sync, context| unsafe { sync(context, self.blob) })
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        let storage = &self.functions.0;
-        let Some(punch) = storage.punch else { return Ok(()) };
         // SAFETY: as in `write_at`.
-        outcome(callback::calling(self.of, || unsafe { punch(storage.context, self.blob, offset, len) }))
+        self.call(self.functions.0.punch, |punch, context| unsafe { punch(context, self.blob, offset, len) })
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        let storage = &self.functions.0;
-        let finish = storage.finish.ok_or_else(absent)?;
         // SAFETY: as in `write_at`.
-        outcome(callback::calling(self.of, || unsafe { finish(storage.context, self.blob, len) }))
+        self.call(self.functions.0.finish, |finish, context| unsafe { finish(context, self.blob, len) })
     }
 }
 
