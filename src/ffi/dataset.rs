@@ -3,18 +3,17 @@
 
 use std::ffi::c_char;
 
-use super::config::convert::configuration;
+use super::config::convert::{configuration, from_json};
 use super::config::sw_config;
 use super::handle::Registry;
 use super::own_buffers::own_buffers;
 use super::pointer::{out, text};
 use super::registry::sw_acquisition;
 use super::run::{path, start};
-use super::status::{SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_status};
+use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
 use super::storage::{caller_storage, sw_storage};
 use crate::Dataset;
 use crate::config::Plate;
-use crate::words::Plain;
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come
 /// from any thread.
@@ -79,11 +78,7 @@ pub unsafe extern "C" fn sw_dataset_plate(dataset: *mut sw_dataset, plate: *cons
     boundary(|| {
         let dataset = DATASETS.enter(dataset)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let plate = unsafe { text(plate, "plate") }?;
-        let plate: Plate = match serde_json::from_str(plate) {
-            Ok(plate) => plate,
-            Err(error) => return refuse!(SW_ERROR_CONFIG, "plate, read as JSON: {}", Plain(error)),
-        };
+        let plate: Plate = from_json(unsafe { text(plate, "plate") }?, "plate")?;
         Dataset::clone(&dataset).with_plate(plate)?;
         Ok(())
     })

@@ -3,13 +3,15 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+
 use super::defaults::defaults;
 use super::pixels::{SW_ORIENTATION_FLIP_COLUMNS, SW_ORIENTATION_FLIP_ROWS, SW_ORIENTATION_TRANSPOSE};
 use super::*;
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,
-    ImageLabel, IndexLocation, ManifestForm, OmeVersion, PixelFormat, Placement, RecordField, RingFull, Shuffle,
-    StorageKind, Volume, VolumeHash, WORKERS_MAX,
+    IndexLocation, ManifestForm, OmeVersion, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind,
+    Volume, VolumeHash, WORKERS_MAX,
 };
 use crate::downsample::Method;
 use crate::dtype::Dtype;
@@ -91,44 +93,39 @@ pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<
         );
     }
     // SAFETY: as the caller promises.
-    match unsafe { optional_text(config.document, "sw_config.document") }? {
-        Some(document) => {
-            let beside = sw_config { document: std::ptr::null(), ..config };
-            // SAFETY: as the caller promises.
-            refuse_beside_document(&unsafe { from_fields(&beside) }?)?;
-            Ok(Requested { config: from_document(document)?, spelling: Spelling::Document })
-        }
-        // SAFETY: as the caller promises.
-        None => Ok(Requested { config: unsafe { from_fields(&config) }?, spelling: Spelling::Struct }),
-    }
+    let (document, fields) = unsafe { (optional_text(config.document, "sw_config.document")?, from_fields(&config)?) };
+    let Some(document) = document else { return Ok(Requested { config: fields, spelling: Spelling::Struct }) };
+    refuse_beside_document(&fields)?;
+    Ok(Requested { config: from_document(document)?, spelling: Spelling::Document })
 }
 
 /// A document is the whole configuration: a field that was set beside it would be passed over in silence.
 fn refuse_beside_document(fields: &Config) -> Outcome<()> {
     let (set, usual) = (serde_json::to_value(fields), serde_json::to_value(Config::default()));
     let (Ok(serde_json::Value::Object(set)), Ok(usual)) = (set, usual) else { return Ok(()) };
-    match set.iter().find(|(field, value)| usual[field.as_str()] != **value) {
-        Some((field, _)) => {
-            let field = match &field[..] {
-                "codec" => "sw_config.compressor or a setting of it".to_owned(),
-                "frame_layout" => "sw_config.buffer_bytes, frame_offset or row_stride".to_owned(),
-                field => Field(field).to_string(),
-            };
-            refuse!(
-                SW_ERROR_CONFIG,
-                "sw_config.document is the whole configuration, and {field} is set beside it; leave all other fields \
-                 as sw_config_init made them, or say it in the document"
-            )
-        }
-        None => Ok(()),
-    }
+    let Some((field, _)) = set.iter().find(|(field, value)| usual[field.as_str()] != **value) else { return Ok(()) };
+    let field = match &field[..] {
+        "codec" => "sw_config.compressor or a setting of it".to_owned(),
+        "frame_layout" => "sw_config.buffer_bytes, frame_offset or row_stride".to_owned(),
+        field => Field(field).to_string(),
+    };
+    refuse!(
+        SW_ERROR_CONFIG,
+        "sw_config.document is the whole configuration, and {field} is set beside it; leave all other fields as \
+         sw_config_init made them, or say it in the document"
+    )
+}
+
+/// What a JSON text holds. `name`: what the caller knows it by.
+pub(in crate::ffi) fn from_json<T: DeserializeOwned>(text: &str, name: &str) -> Outcome<T> {
+    let wrong = |error| told(SW_ERROR_CONFIG, format_args!("{name}, read as JSON: {}", Plain(error)));
+    serde_json::from_str(text).map_err(wrong)
 }
 
 pub(super) fn from_document(document: &str) -> Outcome<Config> {
     // A JSON object begins with a brace, which no TOML document does.
     if document.trim_start().starts_with('{') {
-        let wrong = |error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as JSON: {}", Plain(error)));
-        return serde_json::from_str(document).map_err(wrong);
+        return from_json(document, "sw_config.document");
     }
     #[cfg(feature = "toml")]
     return toml::from_str(document).map_err(|error| {
@@ -170,74 +167,68 @@ fn is_zero(reserved: &[u64], field: &str) -> Outcome<()> {
 /// # Safety
 /// All that `config` points to must be good for reads, unless null or misaligned.
 pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
-    // SAFETY: here and below, as the caller promises.
-    let dims: Vec<Dim> = unsafe { self::dims(config) }?;
-    let names = ["sw_config.record_fields", "sw_config.record_field_count"];
-    // SAFETY: as above.
-    let fields = unsafe { list_up_to(config.record_fields, config.record_field_count, RECORD_FIELDS_MAX, names) }?;
-    let volume = match config.volume.is_null() {
-        // SAFETY: as above.
-        false => unsafe { self::volume(required(config.volume, "sw_config.volume")?) }?,
-        true => Volume::default(),
-    };
-    let names = ["sw_config.affinity", "sw_config.affinity_count"];
-    // SAFETY: as above.
-    let affinity = unsafe { list_up_to(config.affinity, config.affinity_count, WORKERS_MAX, names) }?;
-    Ok(Config {
-        dialect: choice(&dialects(), config.dialect, "sw_config.dialect")?,
-        volume,
-        index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
-        dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,
-        // SAFETY: as above.
-        channels: unsafe { channels(config, &dims) }?,
-        dims,
-        // SAFETY: as above.
-        acquisition_order: unsafe { acquisition_order(config) }?,
-        codec: Codec { compressor: compressor(config)?, checksum: flag(config.checksum, "sw_config.checksum")? },
-        placement: choice(Placement::ALL, config.placement, "sw_config.placement")?,
-        index_location: choice(IndexLocation::ALL, config.index_location, "sw_config.index_location")?,
-        storage: choice(StorageKind::ALL, config.storage, "sw_config.storage")?,
-        // SAFETY: as above.
-        fill_value: unsafe { fill_value(config) }?,
-        skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
-        ring_bytes: config.ring_bytes,
-        frame_layout: frame_layout(config),
-        pixel_format: choice(PixelFormat::ALL, config.pixel_format, "sw_config.pixel_format")?,
-        unused_low_bits: config.unused_low_bits,
-        orientation: orientation(config)?,
-        ring_full: ring_full(config)?,
-        workers: config.workers,
-        affinity: affinity.to_vec(),
-        sync: flag(config.sync, "sw_config.sync")?,
-        checkpoint_every: Duration::from_millis(config.checkpoint_every_ms),
-        // SAFETY: as above.
-        record_fields: fields.iter().map(|field| unsafe { record_field(field) }).collect::<Outcome<_>>()?,
-        record_roi: flag(config.record_roi, "sw_config.record_roi")?,
-        // SAFETY: as above.
-        name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
-        // SAFETY: as above.
-        key: unsafe { optional_text(config.key, "sw_config.key") }?.map(str::to_owned),
-        bare: flag(config.bare, "sw_config.bare")?,
-        ome: choice(&[OmeVersion::V0_5, OmeVersion::V0_6], config.ome, "sw_config.ome")?,
-        overwrite: flag(config.overwrite, "sw_config.overwrite")?,
-        guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
-        manifest: manifest(config)?,
-        pyramid: pyramid(config)?,
-        plate_acquisition: config.plate_acquisition.checked_sub(1),
-        // SAFETY: as above.
-        label: unsafe { optional_text(config.label, "sw_config.label") }?.map(label).transpose()?,
-        leap_max: config.leap_max,
-    })
+    // SAFETY: as the caller promises of whatever is followed here.
+    unsafe {
+        let dims: Vec<Dim> = self::dims(config)?;
+        let names = ["sw_config.record_fields", "sw_config.record_field_count"];
+        let fields = list_up_to(config.record_fields, config.record_field_count, RECORD_FIELDS_MAX, names)?;
+        let volume = match config.volume.is_null() {
+            false => self::volume(required(config.volume, "sw_config.volume")?)?,
+            true => Volume::default(),
+        };
+        let names = ["sw_config.affinity", "sw_config.affinity_count"];
+        let affinity = list_up_to(config.affinity, config.affinity_count, WORKERS_MAX, names)?;
+        Ok(Config {
+            dialect: choice(&dialects(), config.dialect, "sw_config.dialect")?,
+            volume,
+            index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
+            dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,
+            channels: channels(config, &dims)?,
+            dims,
+            acquisition_order: acquisition_order(config)?,
+            codec: Codec { compressor: compressor(config)?, checksum: flag(config.checksum, "sw_config.checksum")? },
+            placement: choice(Placement::ALL, config.placement, "sw_config.placement")?,
+            index_location: choice(IndexLocation::ALL, config.index_location, "sw_config.index_location")?,
+            storage: choice(StorageKind::ALL, config.storage, "sw_config.storage")?,
+            fill_value: fill_value(config)?,
+            skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
+            ring_bytes: config.ring_bytes,
+            frame_layout: frame_layout(config),
+            pixel_format: choice(PixelFormat::ALL, config.pixel_format, "sw_config.pixel_format")?,
+            unused_low_bits: config.unused_low_bits,
+            orientation: orientation(config)?,
+            ring_full: ring_full(config)?,
+            workers: config.workers,
+            affinity: affinity.to_vec(),
+            sync: flag(config.sync, "sw_config.sync")?,
+            checkpoint_every: Duration::from_millis(config.checkpoint_every_ms),
+            record_fields: fields.iter().map(|field| record_field(field)).collect::<Outcome<_>>()?,
+            record_roi: flag(config.record_roi, "sw_config.record_roi")?,
+            name: optional_text(config.name, "sw_config.name")?.map(str::to_owned),
+            key: optional_text(config.key, "sw_config.key")?.map(str::to_owned),
+            bare: flag(config.bare, "sw_config.bare")?,
+            ome: choice(&[OmeVersion::V0_5, OmeVersion::V0_6], config.ome, "sw_config.ome")?,
+            overwrite: flag(config.overwrite, "sw_config.overwrite")?,
+            guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
+            manifest: manifest(config)?,
+            pyramid: pyramid(config)?,
+            plate_acquisition: config.plate_acquisition.checked_sub(1),
+            label: optional_text(config.label, "sw_config.label")?
+                .map(|label| from_json(label, "sw_config.label"))
+                .transpose()?,
+            leap_max: config.leap_max,
+        })
+    }
 }
 
 /// # Safety
 /// All that `config` points to must be good for reads, unless null or misaligned.
 unsafe fn dims(config: &sw_config) -> Outcome<Vec<Dim>> {
     let names = ["sw_config.dims", "sw_config.dim_count"];
-    // SAFETY: here and below, as the caller promises.
-    let dims = unsafe { slice_up_to(config.dims, config.dim_count, SW_DIMS_MAX, names) }?;
-    // SAFETY: as above.
-    dims.iter().map(|dim| unsafe { self::dim(dim) }).collect()
+    // SAFETY: as the caller promises.
+    unsafe {
+        slice_up_to(config.dims, config.dim_count, SW_DIMS_MAX, names)?.iter().map(|dim| self::dim(dim)).collect()
+    }
 }
 
 /// # Safety
@@ -245,16 +236,11 @@ unsafe fn dims(config: &sw_config) -> Outcome<Vec<Dim>> {
 unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
     let (order, count) = (config.acquisition_order, config.acquisition_order_count);
     let names = ["sw_config.acquisition_order", "sw_config.acquisition_order_count"];
-    // The last two dimensions have no place in it. SAFETY: here and below, as the caller promises.
-    let order = unsafe { list_up_to(order, count, config.dim_count.saturating_sub(2), names) }?;
-    // SAFETY: as above.
-    let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "one of sw_config.acquisition_order") }?.to_owned());
-    order.iter().map(name_of).collect()
-}
-
-fn label(text: &str) -> Outcome<ImageLabel> {
-    serde_json::from_str(text)
-        .map_err(|error| told(SW_ERROR_CONFIG, format_args!("sw_config.label, read as JSON: {}", Plain(error))))
+    // The last two dimensions have no place in it. SAFETY: as the caller promises.
+    unsafe {
+        let order = list_up_to(order, count, config.dim_count.saturating_sub(2), names)?;
+        order.iter().map(|&name| Ok(text(name, "one of sw_config.acquisition_order")?.to_owned())).collect()
+    }
 }
 
 fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
@@ -327,13 +313,8 @@ fn manifest(config: &sw_config) -> Outcome<Vec<ManifestForm>> {
     if forms >> ManifestForm::ALL.len() != 0 {
         return refuse!(SW_ERROR_ARGUMENT, "sw_config.manifest = {forms}: 0 to 7 are possible");
     }
-    Ok(ManifestForm::ALL
-        .iter()
-        .copied()
-        .zip(0..)
-        .filter(|(_, bit)| forms >> bit & 1 == 1)
-        .map(|(form, _)| form)
-        .collect())
+    let numbered = ManifestForm::ALL.iter().zip(0..);
+    Ok(numbered.filter(|(_, bit)| forms >> bit & 1 == 1).map(|(form, _)| *form).collect())
 }
 
 /// # Safety
@@ -401,12 +382,11 @@ unsafe fn channels(config: &sw_config, dims: &[Dim]) -> Outcome<Vec<Channel>> {
         }
         _ => {}
     }
-    // SAFETY: here and below, as the caller promises.
     let names = ["sw_config.channels", "sw_config.channel_count"];
-    // SAFETY: as above.
-    let channels = unsafe { list_up_to(config.channels, count, usize::MAX, names) }?;
-    // SAFETY: as above.
-    channels.iter().map(|channel| unsafe { self::channel(channel) }).collect()
+    // SAFETY: as the caller promises.
+    unsafe {
+        list_up_to(config.channels, count, usize::MAX, names)?.iter().map(|channel| self::channel(channel)).collect()
+    }
 }
 
 /// # Safety
@@ -414,11 +394,12 @@ unsafe fn channels(config: &sw_config, dims: &[Dim]) -> Outcome<Vec<Channel>> {
 unsafe fn channel(channel: &sw_channel) -> Outcome<Channel> {
     is_zero(&channel.reserved, "sw_channel.reserved")?;
     let window = (channel.window_low, channel.window_high);
+    // SAFETY: as the caller promises.
+    let (label, color) =
+        unsafe { (text(channel.label, "sw_channel.label")?, optional_text(channel.color, "sw_channel.color")?) };
     Ok(Channel {
-        // SAFETY: as the caller promises.
-        label: unsafe { text(channel.label, "sw_channel.label") }?.to_owned(),
-        // SAFETY: as the caller promises.
-        color: unsafe { optional_text(channel.color, "sw_channel.color") }?.unwrap_or("FFFFFF").to_owned(),
+        label: label.to_owned(),
+        color: color.unwrap_or("FFFFFF").to_owned(),
         window: Some(window).filter(|(low, high)| low != high),
     })
 }
