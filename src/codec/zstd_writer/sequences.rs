@@ -18,57 +18,27 @@ const MATCH_SHARES: [i8; 53] = [
     1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1,
 ];
 
-/// The first value of each code of literal lengths from [`LITERALS_DIRECT`] on, and the bits that add to it.
-const LITERALS_CODES: [(u32, u32); 20] = [
-    (16, 1),
-    (18, 1),
-    (20, 1),
-    (22, 1),
-    (24, 2),
-    (28, 2),
-    (32, 3),
-    (40, 3),
-    (48, 4),
-    (64, 6),
-    (128, 7),
-    (256, 8),
-    (512, 9),
-    (1024, 10),
-    (2048, 11),
-    (4096, 12),
-    (8192, 13),
-    (16_384, 14),
-    (32_768, 15),
-    (65_536, 16),
-];
-/// Shorter ones are their own codes.
-const LITERALS_DIRECT: u32 = 16;
-/// As above, for match lengths.
-const MATCH_CODES: [(u32, u32); 21] = [
-    (35, 1),
-    (37, 1),
-    (39, 1),
-    (41, 1),
-    (43, 2),
-    (47, 2),
-    (51, 3),
-    (59, 3),
-    (67, 4),
-    (83, 4),
-    (99, 5),
-    (131, 7),
-    (259, 8),
-    (515, 9),
-    (1027, 10),
-    (2051, 11),
-    (4099, 12),
-    (8195, 13),
-    (16_387, 14),
-    (32_771, 15),
-    (65_539, 16),
-];
-const MATCH_DIRECT: u32 = 35;
+/// The first value of a code, and the bits that add to it.
+type LengthCode = (u32, u32);
+/// The codes of literal lengths from 16 on. Shorter ones are their own codes.
+const LITERALS_CODES: [LengthCode; 20] =
+    length_codes(16, [1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+/// Those of match lengths from 35 on.
+const MATCH_CODES: [LengthCode; 21] =
+    length_codes(35, [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
 const MATCH_MIN: u32 = 3;
+
+/// Each code begins where the one before ends.
+const fn length_codes<const N: usize>(mut first: u32, bits: [u32; N]) -> [LengthCode; N] {
+    let mut codes = [(0, 0); N];
+    let mut number = 0;
+    while number < N {
+        codes[number] = (first, bits[number]);
+        first += 1 << bits[number];
+        number += 1;
+    }
+    codes
+}
 
 /// The first of the recent offsets.
 const OFFSET_RECENT: u8 = 0;
@@ -115,8 +85,8 @@ impl Tables {
     fn stream(&self, sequences: &[Sequence], offset: u8, mut bits: BackwardBits) -> Option<usize> {
         let mut states = None;
         for sequence in sequences.iter().rev() {
-            let literals = code(sequence.literals, LITERALS_DIRECT, 0, &LITERALS_CODES);
-            let matched = code(sequence.repeats, MATCH_DIRECT, MATCH_MIN, &MATCH_CODES);
+            let literals = code(sequence.literals, 0, &LITERALS_CODES);
+            let matched = code(sequence.repeats, MATCH_MIN, &MATCH_CODES);
             match &mut states {
                 None => states = Some((self.literals.start(literals.0), self.matches.start(matched.0))),
                 Some((literals_state, match_state)) => {
@@ -136,7 +106,8 @@ impl Tables {
 }
 
 /// A length's code, and what is added to the code's first value, in how many bits.
-fn code(length: u32, direct: u32, least: u32, codes: &[(u32, u32)]) -> (u8, u64, u32) {
+fn code(length: u32, least: u32, codes: &[LengthCode]) -> (u8, u64, u32) {
+    let (direct, _) = codes[0];
     if length < direct {
         return ((length - least) as u8, 0, 0);
     }
