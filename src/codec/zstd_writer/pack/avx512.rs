@@ -87,6 +87,13 @@ pub(super) fn pack(
     }
 }
 
+/// Stores values at their targets, which stand 64 bytes behind them.
+macro_rules! store {
+    ($($value:literal),+) => {
+        concat!($("mov r10, [rdi + ", $value, " + 64]\nmov r11, [rdi + ", $value, "]\nmov [r10], r11\n"),+)
+    };
+}
+
 /// Appends `bits` bits, whose number is in `count`, to each stream: at most 57. Uses zmm9 to zmm11.
 macro_rules! push {
     ($bits:literal, $count:literal) => {
@@ -106,30 +113,7 @@ macro_rules! push {
             "vpsllq zmm10, zmm10, 3\n",
             "vpsrlvq zmm13, zmm13, zmm10\n",
             "vpsubq zmm14, zmm14, zmm10\n",
-            "mov r10, [rdi + 768]\n",
-            "mov r11, [rdi + 704]\n",
-            "mov [r10], r11\n",
-            "mov r10, [rdi + 776]\n",
-            "mov r11, [rdi + 712]\n",
-            "mov [r10], r11\n",
-            "mov r10, [rdi + 784]\n",
-            "mov r11, [rdi + 720]\n",
-            "mov [r10], r11\n",
-            "mov r10, [rdi + 792]\n",
-            "mov r11, [rdi + 728]\n",
-            "mov [r10], r11\n",
-            "mov r10, [rdi + 800]\n",
-            "mov r11, [rdi + 736]\n",
-            "mov [r10], r11\n",
-            "mov r10, [rdi + 808]\n",
-            "mov r11, [rdi + 744]\n",
-            "mov [r10], r11\n",
-            "mov r10, [rdi + 816]\n",
-            "mov r11, [rdi + 752]\n",
-            "mov [r10], r11\n",
-            "mov r10, [rdi + 824]\n",
-            "mov r11, [rdi + 760]\n",
-            "mov [r10], r11\n",
+            store!(704, 712, 720, 728, 736, 744, 752, 760),
         )
     };
 }
