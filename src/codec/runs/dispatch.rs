@@ -37,15 +37,13 @@ impl Masks {
         let (runs, planes) = (&self.runs[..padded_words], &self.planes[..padded_words]);
         let starts = &mut self.starts[..padded_words];
         match self.instructions {
-            Instructions::Scalar => begin(runs, planes, &mut starts[..self.words]),
-            #[cfg(target_arch = "aarch64")]
-            Instructions::Neon => begin(runs, planes, &mut starts[..self.words]),
             // SAFETY: the processor was found to have it.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => unsafe { x86::begin(runs, planes, &mut starts[..self.words]) },
             // SAFETY: as above; each mask has at least 16 words more than are asked for.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => unsafe { x86::begin_512(runs, planes, starts, self.words) },
+            _ => begin(runs, planes, &mut starts[..self.words]),
         }
         clear_from(starts, self.words, block_bytes - LAST_START + 1);
         // Ends the search for the next one.
@@ -55,12 +53,10 @@ impl Masks {
     /// Shows one match after the other, each the longer of the two that begin first.
     pub(super) fn show(&self, visitor: &mut impl Visit) {
         match self.instructions {
-            Instructions::Scalar => self.walk(visitor),
-            #[cfg(target_arch = "aarch64")]
-            Instructions::Neon => self.walk(visitor),
             // SAFETY: the processor was found to have them.
             #[cfg(target_arch = "x86_64")]
-            _ => unsafe { x86::walk(self, visitor) },
+            Instructions::Avx2 | Instructions::Avx512 => unsafe { x86::walk(self, visitor) },
+            _ => self.walk(visitor),
         }
     }
 }
