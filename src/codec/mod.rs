@@ -22,6 +22,7 @@ pub(crate) use effort::Effort;
 #[cfg(feature = "offline")]
 pub(crate) use gzip::{gunzip, inflate};
 pub use tile_source::TileSource;
+use zarr3::for_readers;
 pub use zarr3::{from_zarr3, zarr3_codecs};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
@@ -192,12 +193,10 @@ impl EncoderContext {
     fn checked_bound(compressor: Compressor, element_bytes: usize, raw_bytes: usize) -> Result<usize> {
         let level_is = |level: i32, reason: String| Err(Error::config("codec.compressor.level", level, reason));
         Ok(match compressor {
-            Compressor::Auto => Self::checked_bound(Compressor::default(), element_bytes, raw_bytes)?,
-            Compressor::None => raw_bytes,
-            Compressor::BloscNoise { block_bytes } => {
-                blosc::NoiseEncoder::check(block_bytes, element_bytes, raw_bytes)?;
-                blosc::bound(raw_bytes)
+            special @ (Compressor::Auto | Compressor::BloscNoise { .. }) => {
+                Self::checked_bound(for_readers(special), element_bytes, raw_bytes)?
             }
+            Compressor::None => raw_bytes,
             Compressor::Blosc { cname, level, shuffle, block_bytes } => {
                 blosc::check(&blosc::Settings { cname, level, shuffle, block_bytes }, element_bytes, raw_bytes)?;
                 blosc::bound(raw_bytes)

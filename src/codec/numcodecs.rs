@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{BloscCname, Codec, Compressor, Shuffle};
+use super::zarr3::{for_readers, from_zarr3};
+use crate::config::{Codec, Compressor, Shuffle};
 use crate::error::Refusal;
 
 /// The compressors of numcodecs that are read here.
@@ -10,22 +11,19 @@ const READ: [&str; 5] = ["blosc", "zstd", "gzip", "zlib", "lz4"];
 
 /// The compressor's name and settings; `None` for none. A checksum has no place there.
 pub(crate) fn compressor(codec: &Codec) -> Option<(&'static str, Map<String, Value>)> {
-    let blosc = |cname: BloscCname, level: u8, shuffle: Shuffle, block_bytes: usize| {
-        let shuffle = match shuffle {
-            Shuffle::None => 0,
-            Shuffle::Byte => 1,
-            Shuffle::Bit => 2,
-        };
-        json!({"cname": cname.name(), "clevel": level, "shuffle": shuffle, "blocksize": block_bytes})
-    };
     let (name, settings) = match codec.compressor {
-        Compressor::Auto => return self::compressor(&Compressor::default().into()),
+        special @ (Compressor::Auto | Compressor::BloscNoise { .. }) => {
+            return self::compressor(&for_readers(special).into());
+        }
         Compressor::None => return None,
         Compressor::Blosc { cname, level, shuffle, block_bytes } => {
-            ("blosc", blosc(cname, level, shuffle, block_bytes))
+            let shuffle = match shuffle {
+                Shuffle::None => 0,
+                Shuffle::Byte => 1,
+                Shuffle::Bit => 2,
+            };
+            ("blosc", json!({"cname": cname.name(), "clevel": level, "shuffle": shuffle, "blocksize": block_bytes}))
         }
-        // What wrote the frames is no concern of their readers; other writers come nearest to it with this.
-        Compressor::BloscNoise { block_bytes } => ("blosc", blosc(BloscCname::Lz4, 1, Shuffle::Bit, block_bytes)),
         Compressor::Zstd { level } => ("zstd", json!({"level": level})),
         Compressor::Gzip { level } => ("gzip", json!({"level": level})),
         Compressor::Lz4 => ("lz4", json!({"acceleration": 1})),
@@ -42,7 +40,7 @@ pub(crate) fn named(id: &str, settings: &Map<String, Value>) -> Option<Compresso
     }
     let codec = |settings: &Map<String, Value>| {
         let codec = json!({"name": format!("numcodecs.{id}"), "configuration": settings});
-        super::from_zarr3(&[codec]).ok().map(|codec| codec.compressor)
+        from_zarr3(&[codec]).ok().map(|codec| codec.compressor)
     };
     codec(settings).or_else(|| codec(&Map::new()))
 }
@@ -63,6 +61,7 @@ pub(crate) fn display<'a>(id: &str, settings: impl Iterator<Item = (&'a String, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::BloscCname;
 
     #[test]
     fn compressors_have_their_settings() {

@@ -13,8 +13,12 @@ const SUPPORTED: &str =
 /// Zarr has no registered codec for bare LZ4 or zlib: of the common readers, only zarr-python opens `numcodecs.lz4` and
 /// `numcodecs.zlib`.
 pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
-    let blosc = |cname: BloscCname, level: u8, shuffle, block_bytes: usize| {
-        json!({
+    let compressor = match codec.compressor {
+        special @ (Compressor::Auto | Compressor::BloscNoise { .. }) => {
+            return zarr3_codecs(&Codec { compressor: for_readers(special), ..*codec }, element_bytes);
+        }
+        Compressor::None => None,
+        Compressor::Blosc { cname, level, shuffle, block_bytes } => Some(json!({
             "name": "blosc",
             "configuration": {
                 "cname": cname.name(),
@@ -23,14 +27,7 @@ pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
                 "typesize": element_bytes,
                 "blocksize": block_bytes,
             },
-        })
-    };
-    let compressor = match codec.compressor {
-        Compressor::Auto => return zarr3_codecs(&Codec { compressor: Compressor::default(), ..*codec }, element_bytes),
-        Compressor::None => None,
-        Compressor::Blosc { cname, level, shuffle, block_bytes } => Some(blosc(cname, level, shuffle, block_bytes)),
-        // What wrote the frames is no concern of their readers; other writers come nearest to it with this.
-        Compressor::BloscNoise { block_bytes } => Some(blosc(BloscCname::Lz4, 1, Shuffle::Bit, block_bytes)),
+        })),
         // zarrs refuses a document without `checksum`; nobody refuses one that says false.
         Compressor::Zstd { level } => {
             Some(json!({ "name": "zstd", "configuration": { "level": level, "checksum": false } }))
@@ -41,6 +38,17 @@ pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
     };
     let checksum = codec.checksum.then(|| json!({ "name": "crc32c" }));
     compressor.into_iter().chain(checksum).collect()
+}
+
+/// What made the frames is no concern of their readers; other writers come nearest to it with this.
+pub(super) fn for_readers(compressor: Compressor) -> Compressor {
+    match compressor {
+        Compressor::Auto => Compressor::default(),
+        Compressor::BloscNoise { block_bytes } => {
+            Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes }
+        }
+        other => other,
+    }
 }
 
 /// The codec that a chain from a Zarr v3 document describes, for reading. A leading `bytes` may be there or not.
@@ -126,11 +134,11 @@ fn shuffle_name(shuffle: Shuffle) -> &'static str {
 /// Names as in Zarr v3, or the numbers that numcodecs writes.
 fn shuffle(configuration: &Value) -> Result<Shuffle> {
     let Some(value) = configuration.get("shuffle") else { return Ok(Shuffle::None) };
-    let all = [Shuffle::None, Shuffle::Byte, Shuffle::Bit];
+    let all = Shuffle::ALL;
     let found = match value.as_i64() {
         Some(-1) => Some(Shuffle::Byte),
         Some(number) => usize::try_from(number).ok().and_then(|number| all.get(number).copied()),
-        None => all.into_iter().find(|shuffle| value.as_str() == Some(shuffle_name(*shuffle))),
+        None => all.iter().copied().find(|shuffle| value.as_str() == Some(shuffle_name(*shuffle))),
     };
     let supported = "supported are noshuffle, shuffle and bitshuffle";
     found.ok_or_else(|| Error::codec("codecs", format!("blosc with shuffle {value} is not supported; {supported}")))
