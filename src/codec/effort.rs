@@ -27,17 +27,14 @@ impl Effort {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use crate::codec::speed::random;
     use crate::codec::{Decoder, Encoder};
     use crate::config::{BloscCname, Codec, Compressor, Shuffle};
 
     /// Noise, what repeats, and what is hardly anything.
     fn tiles(bytes: usize) -> [Vec<u8>; 3] {
-        let mut state = 1_u64;
-        let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as u8
-        };
-        let noise = (0..bytes).map(|at| if at % 2 == 0 { random() % 64 } else { 0 }).collect();
+        let mut random = random(1);
+        let noise = (0..bytes).map(|at| if at % 2 == 0 { random() as u8 % 64 } else { 0 }).collect();
         [noise, (0..bytes).map(|at| (at % 499 / 7) as u8).collect(), vec![7; bytes]]
     }
 

@@ -77,10 +77,7 @@ fn measure(codec: &Codec, effort: Effort, dtype: Dtype, cores: usize, frames: &[
             }
             let encoded = match encoder.gathers() {
                 true => encoder.encode_from(&tile, &mut raw, &mut room)?,
-                false => {
-                    tile.copy_to(&mut raw);
-                    encoder.encode(&raw, &mut room)?
-                }
+                false => encoder.encode(tile.gathered(0..TILE_BYTES, &mut raw), &mut room)?,
             };
             match turn {
                 0 => from = Instant::now(),
@@ -116,14 +113,6 @@ struct StridedTile<'a> {
     from_first: &'a [u8],
 }
 
-impl StridedTile<'_> {
-    fn copy_to(&self, raw: &mut [u8]) {
-        for (to, from) in raw.chunks_exact_mut(ROW_BYTES).zip(self.from_first.chunks(STRIDE_BYTES)) {
-            to.copy_from_slice(&from[..ROW_BYTES]);
-        }
-    }
-}
-
 impl TileSource for StridedTile<'_> {
     fn bytes(&self) -> usize {
         TILE_BYTES
@@ -145,16 +134,20 @@ impl TileSource for StridedTile<'_> {
     }
 }
 
+/// Numbers of 31 bits in an order that is always the same.
+pub(super) fn random(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    }
+}
+
 /// A tile of a dark image: an offset with the read and shot noise of a scientific camera, some 6 counts. Single bytes
 /// count in steps of four, and floating-point pixels are noise to their last bit, as what was calibrated is.
 fn noise(dtype: Dtype) -> Vec<u8> {
     const OFFSET: u64 = 80;
     const SPREAD: u64 = 12;
-    let mut state = 1_u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
+    let mut random = random(1);
     let mut tile = Vec::with_capacity(TILE_BYTES);
     while tile.len() < TILE_BYTES {
         let counts = OFFSET + (0..4).map(|_| random() % SPREAD).sum::<u64>();
@@ -199,8 +192,8 @@ mod tests {
         assert_eq!(all.len(), 8);
         for (number, tile) in all.iter().enumerate() {
             let (band, column) = (number / 4 * 4 * TILE_BYTES, number % 4 * ROW_BYTES);
-            let mut copied = vec![0; TILE_BYTES];
-            tile.copy_to(&mut copied);
+            let mut room = vec![0; TILE_BYTES];
+            let copied = tile.gathered(0..TILE_BYTES, &mut room);
             for (row, pixels) in copied.chunks(ROW_BYTES).enumerate() {
                 assert!(pixels == &frames[band + row * STRIDE_BYTES + column..][..ROW_BYTES], "{number} {row}");
             }

@@ -204,6 +204,7 @@ mod tests {
 
     use super::*;
     use crate::codec::blosc::frame::STORED;
+    use crate::codec::speed::random;
 
     /// Each row in a place of its own.
     struct Rows(Vec<Vec<u8>>);
@@ -232,12 +233,8 @@ mod tests {
 
     /// Elements of two bytes, of which the lowest `bits` are noise.
     fn noise(bytes: usize, bits: u32) -> Vec<u8> {
-        let mut state = 1_u64;
-        let mut element = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (100 + (state >> 33) % (1 << bits)) as u16
-        };
-        (0..bytes / 2).flat_map(|_| element().to_le_bytes()).collect()
+        let mut random = random(1);
+        (0..bytes / 2).flat_map(|_| ((100 + random() % (1 << bits)) as u16).to_le_bytes()).collect()
     }
 
     /// How the tile was written, by its frame's flags and blocks.

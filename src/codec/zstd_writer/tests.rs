@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::pack::Instructions;
 use super::*;
+use crate::codec::speed::random;
 
 fn check(bytes: &[u8], planes: usize) -> usize {
     let mut writer = Writer::new(1, planes, (bytes.len() / planes).max(1)).unwrap();
@@ -60,28 +61,19 @@ impl Limits {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-}
-
 /// Bytes with the given counts, in a random order.
 fn shuffled(counts: &[(u8, usize)]) -> Vec<u8> {
     let mut bytes: Vec<u8> = counts.iter().flat_map(|(byte, count)| std::iter::repeat_n(*byte, *count)).collect();
-    let mut random = Random(1);
+    let mut random = random(1);
     for i in (1..bytes.len()).rev() {
-        bytes.swap(i, random.next() as usize % (i + 1));
+        bytes.swap(i, random() as usize % (i + 1));
     }
     bytes
 }
 
 fn noise(bytes: usize, values: u64) -> Vec<u8> {
-    let mut random = Random(7);
-    (0..bytes).map(|_| (100 + (0..4).map(|_| random.next() % values).sum::<u64>()) as u8).collect()
+    let mut random = random(7);
+    (0..bytes).map(|_| (100 + (0..4).map(|_| random() % values).sum::<u64>()) as u8).collect()
 }
 
 #[test]
@@ -131,12 +123,12 @@ fn every_histogram_is_decoded() {
 fn runs_are_decoded() {
     for bytes in [100, 1000, 65_536, 131_072] {
         for distance in [13, 25, 30, 100, 1000, 5000, 70_000] {
-            let mut random = Random(3);
+            let mut random = random(3);
             let mut plane = vec![0; bytes];
-            let mut at = random.next() as usize % distance;
+            let mut at = random() as usize % distance;
             while at < bytes {
-                plane[at] = 1 + random.next() as u8 % 3;
-                at += 1 + random.next() as usize % (2 * distance);
+                plane[at] = 1 + random() as u8 % 3;
+                at += 1 + random() as usize % (2 * distance);
             }
             check(&plane, 1);
             let two: Vec<_> = noise(bytes, 20).into_iter().chain(plane).collect();

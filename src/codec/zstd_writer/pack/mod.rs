@@ -139,6 +139,7 @@ fn pack_lanes(states: &mut [Packed], pieces: &[&[u8]], common: usize, code: &Cod
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::speed::random;
 
     /// The bits by their definition, one after the other.
     fn definition(bytes: &[u8], code: &Code) -> Vec<u8> {
@@ -156,10 +157,9 @@ mod tests {
         let all: [u32; 256] = std::array::from_fn(|symbol| counts.get(symbol).copied().unwrap_or(0));
         assert!(code.make(&all));
         let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
-        let mut state = 5_u64;
+        let mut random = random(5);
         let bytes: Vec<u8> = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let mut rank = (state >> 33) % total;
+            let mut rank = random() % total;
             let drawn = counts.iter().position(|count| {
                 let found = rank < u64::from(*count);
                 rank = rank.saturating_sub(u64::from(*count));
