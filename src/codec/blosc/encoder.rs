@@ -59,9 +59,20 @@ impl Encoder {
         let frame = &mut room[..bound(raw.len())];
         let written = match &mut self.compression {
             Compression::Store => None,
-            Compression::Blocks(compressor) => {
-                encode_blocks(self.header, &self.shuffler, &mut self.shuffled, compressor, raw, frame)
-            }
+            Compression::Blocks(compressor) => encode_blocks(self.header, raw, frame, |block, room| {
+                let source = if self.shuffler.is_identity() {
+                    block
+                } else {
+                    let shuffled = &mut self.shuffled[..block.len()];
+                    self.shuffler.run(block, shuffled);
+                    shuffled
+                };
+                let mut at = 0;
+                for piece in source.chunks(block.len() / self.header.pieces(block.len())) {
+                    at += write_piece(piece, room.get_mut(at..)?, |target| compressor.compress(piece, target))?;
+                }
+                Some(at)
+            }),
             Compression::Blosclz(blosclz) => {
                 let source = shuffle_all(&self.shuffler, self.header.block_bytes, raw, &mut self.shuffled);
                 blosclz.encode(self.header, source, frame)?
@@ -71,40 +82,35 @@ impl Encoder {
     }
 }
 
-/// Writes a compressed frame and returns its length. `None`: it would not be smaller than the stored one.
+/// Writes a compressed frame by `write`, which gets each block with the room for it and gives the bytes used, and
+/// returns the frame's length. `None`: it would not be smaller than the stored one.
 pub(super) fn encode_blocks(
     header: Header,
-    shuffler: &Shuffler,
-    shuffled: &mut [u8],
-    compressor: &mut Compressor,
     raw: &[u8],
     frame: &mut [u8],
+    mut write: impl FnMut(&[u8], &mut [u8]) -> Option<usize>,
 ) -> Option<usize> {
     let mut at = HEADER_BYTES + START_BYTES * raw.len().div_ceil(header.block_bytes);
     for (number, block) in raw.chunks(header.block_bytes).enumerate() {
         let start = frame.get_mut(HEADER_BYTES + START_BYTES * number..)?;
         start.get_mut(..START_BYTES)?.copy_from_slice(&(at as u32).to_le_bytes());
-        let source = if shuffler.is_identity() {
-            block
-        } else {
-            let shuffled = &mut shuffled[..block.len()];
-            shuffler.run(block, shuffled);
-            shuffled
-        };
-        for piece in source.chunks(block.len() / header.pieces(block.len())) {
-            at += write_piece(compressor, piece, frame.get_mut(at..)?)?;
-        }
+        at += write(block, frame.get_mut(at..)?)?;
     }
     header.write(frame, 0, at);
     Some(at)
 }
 
-/// Writes a piece and its length, and returns the bytes of both. `None`: it does not fit, not even stored.
-pub(super) fn write_piece(compressor: &mut Compressor, piece: &[u8], room: &mut [u8]) -> Option<usize> {
+/// Writes a piece, as `compress` makes it smaller or else as it is, and its length, and returns the bytes of both.
+/// `None`: it does not fit, not even stored.
+pub(super) fn write_piece(
+    piece: &[u8],
+    room: &mut [u8],
+    compress: impl FnOnce(&mut [u8]) -> Option<usize>,
+) -> Option<usize> {
     let (length, data) = room.split_at_mut_checked(LENGTH_BYTES)?;
     // One byte less than the piece, since the piece's own length would tell the reader that it is stored.
     let limit = data.len().min(piece.len() - 1);
-    let written = match compressor.compress(piece, &mut data[..limit]) {
+    let written = match compress(&mut data[..limit]) {
         Some(written) => written,
         None => {
             data.get_mut(..piece.len())?.copy_from_slice(piece);
@@ -115,12 +121,7 @@ pub(super) fn write_piece(compressor: &mut Compressor, piece: &[u8], room: &mut 
     Some(LENGTH_BYTES + written)
 }
 
-pub(super) fn shuffle_all<'a>(
-    shuffler: &Shuffler,
-    block_bytes: usize,
-    raw: &'a [u8],
-    shuffled: &'a mut [u8],
-) -> &'a [u8] {
+fn shuffle_all<'a>(shuffler: &Shuffler, block_bytes: usize, raw: &'a [u8], shuffled: &'a mut [u8]) -> &'a [u8] {
     if shuffler.is_identity() {
         return raw;
     }

@@ -46,21 +46,12 @@ pub(in crate::codec) struct NoiseEncoder {
     search: lz4::Compressor,
     /// For tiles on which a match finder does better.
     searching: Encoder,
-    stores: bool,
 }
 
 impl NoiseEncoder {
-    /// What the frames say that they are.
-    fn settings(block_bytes: usize) -> Settings {
-        Settings { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes }
-    }
-
-    pub(in crate::codec) fn check(block_bytes: usize, element_bytes: usize, raw_bytes: usize) -> Result<()> {
-        check(&Self::settings(block_bytes), element_bytes, raw_bytes)
-    }
-
     pub(in crate::codec) fn new(block_bytes: usize, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
-        let lz4 = Self::settings(block_bytes);
+        // What the frames say that they are.
+        let lz4 = Settings { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes };
         check(&lz4, element_bytes, raw_bytes)?;
         let ours = Settings { block_bytes: if block_bytes == 0 { BLOCK_BYTES } else { block_bytes }, ..lz4 };
         let block_bytes = super::frame::block_bytes(&ours, element_bytes, raw_bytes);
@@ -78,7 +69,6 @@ impl NoiseEncoder {
             compressed: vec![0; Runs::bound(block_bytes)],
             search: lz4::Compressor::fast(1),
             searching: Encoder::new(searched, element_bytes, raw_bytes)?,
-            stores: raw_bytes < MIN_BYTES,
         })
     }
 
@@ -91,7 +81,7 @@ impl NoiseEncoder {
     ) -> Result<usize> {
         let bytes = pixels.bytes();
         let frame = &mut room[..bound(bytes)];
-        let outcome = if self.stores { Outcome::TooLarge } else { self.encode_blocks(pixels, frame) };
+        let outcome = if bytes < MIN_BYTES { Outcome::TooLarge } else { self.encode_blocks(pixels, frame) };
         if let Outcome::Written(bytes) = outcome {
             return Ok(bytes);
         }

@@ -5,8 +5,8 @@
 //! noise, a code of whole bytes makes less than a match finder makes of single bits; and what repeats by whole bytes,
 //! as an 8-bit video does, a match finder does not see in single bits.
 
-use super::encoder::{Encoder, store, store_from};
-use super::frame::{HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, START_BYTES, Settings, block_bytes, bound, check};
+use super::encoder::{Encoder, encode_blocks, store, store_from, write_piece};
+use super::frame::{Header, MIN_BYTES, Settings, block_bytes, bound, check};
 use crate::codec::shuffle::Shuffler;
 use crate::codec::tile_source::TileSource;
 use crate::codec::zstd_writer::{SAMPLE_BYTES, Search, WORTH_TRYING_BYTES, Writer};
@@ -37,7 +37,6 @@ pub(in crate::codec) struct PlanesEncoder {
     searching: Encoder,
     /// The bit shuffle, where the settings say that: what it is compared by.
     bits: Option<Shuffler>,
-    stores: bool,
 }
 
 impl PlanesEncoder {
@@ -55,7 +54,6 @@ impl PlanesEncoder {
         let ours = Settings { shuffle: Shuffle::Byte, block_bytes: planes_bytes, ..settings };
         let block_bytes = block_bytes(&ours, element_bytes, raw_bytes);
         let sample_bytes = (SAMPLE_BYTES * element_bytes).min(block_bytes / element_bytes * element_bytes);
-        let stores = raw_bytes < MIN_BYTES;
         Ok(Self {
             header: Header::new(&ours, element_bytes, raw_bytes, block_bytes),
             shuffler: Shuffler::new(Shuffle::Byte, element_bytes),
@@ -65,7 +63,6 @@ impl PlanesEncoder {
             searching: Encoder::new(settings, element_bytes, raw_bytes)?,
             bits: (settings.shuffle == Shuffle::Bit && raw_bytes >= WORTH_TRYING_BYTES)
                 .then(|| Shuffler::new(Shuffle::Bit, element_bytes)),
-            stores,
         })
     }
 
@@ -77,7 +74,7 @@ impl PlanesEncoder {
     /// `searches`: tiles on which a match finder does better are left to one.
     pub(in crate::codec) fn encode(&mut self, raw: &[u8], room: &mut [u8], searches: bool) -> Result<usize> {
         let frame = &mut room[..bound(raw.len())];
-        if self.stores {
+        if raw.len() < MIN_BYTES {
             return Ok(store(self.header, raw, frame));
         }
         self.writer.begin_tile();
@@ -90,7 +87,13 @@ impl PlanesEncoder {
             return self.searching.encode(raw, frame);
         }
         self.writer.search(search);
-        Ok(self.encode_blocks(raw, frame).unwrap_or_else(|| store(self.header, raw, frame)))
+        let planes = self.header.element_bytes;
+        let written = encode_blocks(self.header, raw, frame, |block, room| {
+            self.shuffler.run(block, &mut self.shuffled[..block.len()]);
+            let (shuffled, writer) = (&self.shuffled, &mut self.writer);
+            write_piece(&shuffled[..block.len()], room, |target| writer.write(shuffled, block.len(), planes, target))
+        });
+        Ok(written.unwrap_or_else(|| store(self.header, raw, frame)))
     }
 
     fn judge(&mut self, raw: &[u8]) -> Search {
@@ -114,37 +117,6 @@ impl PlanesEncoder {
             of_bytes += self.writer.found_bytes(&sample[..bytes]);
         }
         of_bytes + of_bits / WORTH_WHOLE_BYTES < of_bits
-    }
-
-    /// Writes a compressed frame and returns its length. `None`: it would not be smaller than the stored one.
-    fn encode_blocks(&mut self, raw: &[u8], frame: &mut [u8]) -> Option<usize> {
-        let mut at = HEADER_BYTES + START_BYTES * raw.len().div_ceil(self.header.block_bytes);
-        for (number, block) in raw.chunks(self.header.block_bytes).enumerate() {
-            let start = frame.get_mut(HEADER_BYTES + START_BYTES * number..)?;
-            start.get_mut(..START_BYTES)?.copy_from_slice(&(at as u32).to_le_bytes());
-            self.shuffler.run(block, &mut self.shuffled[..block.len()]);
-            at += self.write_block(block.len(), frame.get_mut(at..)?)?;
-        }
-        self.header.write(frame, 0, at);
-        Some(at)
-    }
-
-    /// Writes the shuffled block and its length, and returns the bytes of both. `None`: it does not fit, not even
-    /// stored.
-    fn write_block(&mut self, block_bytes: usize, room: &mut [u8]) -> Option<usize> {
-        let (length, data) = room.split_at_mut_checked(LENGTH_BYTES)?;
-        // One byte less than the block, since the block's own length would tell the reader that it is stored.
-        let limit = data.len().min(block_bytes - 1);
-        let planes = self.header.element_bytes;
-        let written = match self.writer.write(&self.shuffled, block_bytes, planes, &mut data[..limit]) {
-            Some(written) => written,
-            None => {
-                data.get_mut(..block_bytes)?.copy_from_slice(&self.shuffled[..block_bytes]);
-                block_bytes
-            }
-        };
-        length.copy_from_slice(&(written as u32).to_le_bytes());
-        Some(LENGTH_BYTES + written)
     }
 }
 
