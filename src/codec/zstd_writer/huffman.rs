@@ -39,13 +39,9 @@ impl Code {
         let Some(longest) = lengths(counts, &mut self.lengths) else { return false };
         self.number(longest);
         self.window = Window::of(&self.lengths);
-        match weights::describe(&self.lengths, longest, &mut self.description) {
-            Some(bytes) => {
-                self.description_bytes = bytes;
-                true
-            }
-            None => false,
-        }
+        let described = weights::describe(&self.lengths, longest, &mut self.description);
+        self.description_bytes = described.unwrap_or(0);
+        described.is_some()
     }
 
     pub(super) fn description(&self) -> &[u8] {
