@@ -4,7 +4,7 @@
 use super::pointer::{grown_out, grows, out};
 use super::registry::{enter, sw_acquisition};
 use super::status::{SW_ABORTED, SW_ERROR_ARGUMENT, SW_ERROR_NOT_FOUND, boundary, refuse, sw_status};
-use crate::stats::{Stage, StageLatency, Summary};
+use crate::stats::{Stage, Summary};
 
 /// A struct with its size, the values of these fields of another, and some more.
 macro_rules! copied {
@@ -105,12 +105,6 @@ pub struct sw_latency {
 }
 
 grows!(sw_latency);
-
-impl From<&StageLatency> for sw_latency {
-    fn from(latency: &StageLatency) -> Self {
-        copied!(Self of latency: count, total_ns, p50_ns, p99_ns, p999_ns, max_ns)
-    }
-}
 
 /// Dimensions that an array may have.
 pub const SW_DIMS_MAX: usize = 16;
@@ -263,10 +257,10 @@ pub unsafe extern "C" fn sw_get_latency(
         let place = unsafe { grown_out(latency) }?;
         let latencies = run.engine.latencies();
         let wanted = STAGES.get(stage as usize);
-        match wanted.and_then(|wanted| latencies.iter().find(|latency| latency.stage == *wanted)) {
-            Some(latency) => place.set(latency.into()),
-            None => return refuse!(SW_ERROR_ARGUMENT, "stage {stage}: 0 to {} are possible", STAGES.len() - 1),
-        }
+        let Some(found) = latencies.iter().find(|latency| Some(&latency.stage) == wanted) else {
+            return refuse!(SW_ERROR_ARGUMENT, "stage {stage}: 0 to {} are possible", STAGES.len() - 1);
+        };
+        place.set(copied!(sw_latency of found: count, total_ns, p50_ns, p99_ns, p999_ns, max_ns));
         Ok(())
     })
 }
