@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-use super::callback::{Context, Of, calling, in_callback};
+use super::callback::{Context, Of, in_callback};
 use super::handle::{count_forks, forks};
 use super::registry::{enter, sw_acquisition};
 use super::status::{
@@ -52,17 +52,11 @@ pub type sw_log_fn =
 /// from the one thread that closes shards, which does nothing else meanwhile.
 pub type sw_shard_fn = Option<unsafe extern "C" fn(context: *mut c_void, key: *const c_char)>;
 
-#[derive(Clone, Copy)]
 struct Listener {
     call: unsafe extern "C" fn(*mut c_void, sw_log_level, *const c_char, *const c_char),
-    context: *mut c_void,
+    context: Context,
     level: sw_log_level,
 }
-
-// SAFETY: the header says that the function is called from any thread, with the same context.
-unsafe impl Send for Listener {}
-// SAFETY: as above.
-unsafe impl Sync for Listener {}
 
 /// Who hears, in this process. A child of a fork has one of its own: that of its parent stays as the fork found it,
 /// perhaps held by a thread which is not in the child.
@@ -112,7 +106,7 @@ pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, co
         }
         count_forks();
         subscribe()?;
-        let listener = callback.map(|call| Listener { call, context, level });
+        let listener = callback.map(|call| Listener { call, context: Context(context), level });
         *Hearing::here_or_new().listener.write().unpoisoned() = listener;
         Ok(())
     })
@@ -174,8 +168,8 @@ impl Subscriber for Lines {
         metadata.is_event()
             && !in_callback()
             && Hearing::here()
-                .and_then(|hearing| *hearing.listener.read().unpoisoned())
-                .is_some_and(|listener| level_of(metadata.level()) <= listener.level)
+                .and_then(|hearing| hearing.listener.read().unpoisoned().as_ref().map(|listener| listener.level))
+                .is_some_and(|most| level_of(metadata.level()) <= most)
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -197,7 +191,9 @@ impl Subscriber for Lines {
         let Some(listener) = listener.as_ref() else { return };
         let level = level_of(event.metadata().level());
         // SAFETY: the caller gave the function for this; the texts live through the call.
-        calling(Of::Any, || unsafe { (listener.call)(listener.context, level, source.as_ptr(), text.as_ptr()) });
+        listener.context.call(Of::Any, |context| unsafe {
+            (listener.call)(context, level, source.as_ptr(), text.as_ptr());
+        });
     }
 
     fn enter(&self, _: &span::Id) {}

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use super::callback::{self, Of};
+use super::callback::{self, Context, Of};
 use super::pointer::{Grows, read};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::storage::{Blob, Storage};
@@ -148,7 +148,7 @@ impl Storage for Functions {
         self.call(self.of(), self.0.create, |create, context| unsafe {
             create(context, key.as_ptr(), len, &raw mut blob)
         })?;
-        Ok(Box::new(CallerBlob { functions: *self, of: self.of(), blob }))
+        Ok(Box::new(CallerBlob { functions: *self, of: self.of(), blob: Context(blob) }))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
@@ -174,13 +174,8 @@ struct CallerBlob {
     functions: Functions,
     /// Whose they are.
     of: Of,
-    blob: *mut c_void,
+    blob: Context,
 }
-
-// SAFETY: the header says that a blob's functions are called from several threads.
-unsafe impl Send for CallerBlob {}
-// SAFETY: as above.
-unsafe impl Sync for CallerBlob {}
 
 impl CallerBlob {
     fn call<F>(&self, function: Option<F>, call: impl FnOnce(F, *mut c_void) -> i32) -> io::Result<()> {
@@ -197,7 +192,7 @@ impl Blob for CallerBlob {
         let (data, len) = (bytes.as_ptr().cast(), bytes.len());
         // SAFETY: the caller gave the function for this; the bytes live through the call.
         self.call(self.functions.0.write_at, |write_at, context| unsafe {
-            write_at(context, self.blob, offset, data, len)
+            write_at(context, self.blob.0, offset, data, len)
         })
     }
 
@@ -205,22 +200,22 @@ impl Blob for CallerBlob {
 
     fn publish(&self) -> io::Result<()> {
         // SAFETY: as in `write_at`.
-        self.call(self.functions.0.publish, |publish, context| unsafe { publish(context, self.blob) })
+        self.call(self.functions.0.publish, |publish, context| unsafe { publish(context, self.blob.0) })
     }
 
     fn sync(&self) -> io::Result<()> {
         // SAFETY: as in `write_at`.
-        self.call(self.functions.0.sync, |sync, context| unsafe { sync(context, self.blob) })
+        self.call(self.functions.0.sync, |sync, context| unsafe { sync(context, self.blob.0) })
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         // SAFETY: as in `write_at`.
-        self.call(self.functions.0.punch, |punch, context| unsafe { punch(context, self.blob, offset, len) })
+        self.call(self.functions.0.punch, |punch, context| unsafe { punch(context, self.blob.0, offset, len) })
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
         // SAFETY: as in `write_at`.
-        self.call(self.functions.0.finish, |finish, context| unsafe { finish(context, self.blob, len) })
+        self.call(self.functions.0.finish, |finish, context| unsafe { finish(context, self.blob.0, len) })
     }
 }
 
@@ -228,7 +223,7 @@ impl Drop for CallerBlob {
     fn drop(&mut self) {
         if let Some(release) = self.functions.0.release {
             // SAFETY: as in `write_at`; nobody has the blob any more.
-            callback::calling(self.of, || unsafe { release(self.functions.0.context, self.blob) });
+            callback::calling(self.of, || unsafe { release(self.functions.0.context, self.blob.0) });
         }
     }
 }
