@@ -1,6 +1,7 @@
 //! What the struct or the document says, as the library's own configuration.
 
 use std::ffi::c_char;
+use std::iter;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -244,21 +245,13 @@ unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
 }
 
 fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
-    const METHODS: [Option<Method>; 7] = [
-        None,
-        Some(Method::Mean),
-        Some(Method::Median),
-        Some(Method::Min),
-        Some(Method::Max),
-        Some(Method::Decimate),
-        Some(Method::Mode),
-    ];
+    let methods: Vec<_> = iter::once(None).chain(Method::ALL.iter().copied().map(Some)).collect();
     let keep = config.pyramid_keep;
     if keep > SW_KEEP_Y + SW_KEEP_X {
         return refuse!(SW_ERROR_ARGUMENT, "sw_config.pyramid_keep = {keep}: 0 to 3 are possible");
     }
     let depth = choice(Depth::ALL, config.pyramid_depth, "sw_config.pyramid_depth")?;
-    let method = choice(&METHODS, config.pyramid, "sw_config.pyramid")?;
+    let method = choice(&methods, config.pyramid, "sw_config.pyramid")?;
     if method.is_none() && (config.pyramid_levels > 0 || keep > 0 || depth != Depth::default()) {
         return refuse!(
             SW_ERROR_CONFIG,
