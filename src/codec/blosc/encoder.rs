@@ -34,7 +34,7 @@ impl Encoder {
         let compression = match settings.cname {
             _ if settings.level == 0 || raw_bytes < MIN_BYTES => Compression::Store,
             BloscCname::Blosclz => {
-                let blosclz = Blosclz::new(settings, element_bytes);
+                let blosclz = Blosclz { settings, element_bytes };
                 header.block_bytes = blosclz.probe_block_bytes(raw_bytes)?;
                 Compression::Blosclz(blosclz)
             }

@@ -13,19 +13,13 @@ use crate::error::{Error, Result};
 /// The tile comes shuffled, block by block, and c-blosc is told not to shuffle; the flag that says otherwise is set
 /// afterwards. c-blosc takes memory for each call; this is the only encoder that allocates.
 pub(super) struct Blosclz {
-    level: u8,
-    element_bytes: usize,
-    /// 0: c-blosc chooses.
-    block_bytes: usize,
+    pub(super) settings: Settings,
+    pub(super) element_bytes: usize,
 }
 
 const BLOSCLZ: &CStr = c"blosclz";
 
 impl Blosclz {
-    pub(super) fn new(settings: Settings, element_bytes: usize) -> Self {
-        Self { level: settings.level, element_bytes, block_bytes: settings.block_bytes }
-    }
-
     /// The bytes a block that c-blosc arrives at for tiles of this size. It enlarges what it is asked for, so only a
     /// frame can tell.
     pub(super) fn probe_block_bytes(&self, raw_bytes: usize) -> Result<usize> {
@@ -56,7 +50,7 @@ impl Blosclz {
         // uses no global state.
         let written = unsafe {
             blosc_src::blosc_compress_ctx(
-                c_int::from(self.level),
+                c_int::from(self.settings.level),
                 blosc_src::BLOSC_NOSHUFFLE as c_int,
                 self.element_bytes,
                 source.len(),
@@ -64,7 +58,7 @@ impl Blosclz {
                 frame.as_mut_ptr().cast(),
                 frame.len(),
                 BLOSCLZ.as_ptr(),
-                self.block_bytes,
+                self.settings.block_bytes,
                 1,
             )
         };
