@@ -151,12 +151,11 @@ fn leads(waits: &[(usize, usize)], from: usize, to: usize) -> bool {
         if next == to {
             return true;
         }
-        let further: Vec<_> = waits.iter().filter(|(of, _)| *of == next).map(|(_, target)| *target).collect();
-        further.into_iter().for_each(|target| {
-            if !reached.contains(&target) {
+        for &(of, target) in waits {
+            if of == next && !reached.contains(&target) {
                 reached.push(target);
             }
-        });
+        }
         at += 1;
     }
     false
