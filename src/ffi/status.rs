@@ -221,8 +221,6 @@ pub(super) fn status_of(error: &Error) -> sw_status {
         Error::Aborted | Error::Stopped => SW_ABORTED,
         Error::InCallback | Error::ListenerSet => SW_ERROR_BUSY,
         Error::Ended => SW_ERROR_ENDED,
-        #[allow(unreachable_patterns)]
-        _ => SW_ERROR_OTHER,
     }
 }
 
