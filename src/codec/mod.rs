@@ -130,8 +130,7 @@ impl Encoder {
         matches!(self.context, EncoderContext::BloscNoise(_))
     }
 
-    /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none, gzip or zlib: in some
-    /// formats chunks end with their array.
+    /// As [`encode_from`](Self::encode_from), in one piece: in some formats chunks end with their array.
     pub(crate) fn encode_part(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
         self.encode_from(raw, &mut [], room)
     }

@@ -87,15 +87,14 @@ fn measure(codec: &Codec, effort: Effort, dtype: Dtype, cores: usize, frames: &[
         let seconds = from.elapsed().as_secs_f64().max(1e-9);
         Ok((pixels as f64 / seconds, pixels as f64 / bytes.max(1) as f64))
     };
-    let of_cores: Result<Vec<_>> = thread::scope(|scope| {
+    let of_cores = thread::scope(|scope| {
         let encode = &encode;
         let others: Vec<_> = (1..cores).map(|core| scope.spawn(move || encode(core))).collect();
         let own = encode(0);
         // Whoever panicked would do so in the run, too, which then says so.
         let others = others.into_iter().filter_map(|core| core.join().ok());
-        std::iter::once(own).chain(others).collect()
-    });
-    let of_cores = of_cores?;
+        std::iter::once(own).chain(others).collect::<Result<Vec<_>>>()
+    })?;
     let bytes_per_s = of_cores.iter().map(|(rate, _)| rate).sum();
     Ok(Speed { compressor: codec.compressor, effort, bytes_per_s, ratio: of_cores[0].1 })
 }

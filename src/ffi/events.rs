@@ -143,9 +143,7 @@ pub extern "C" fn sw_event_close(acquisition: *mut sw_acquisition, descriptor: i
     boundary(|| {
         let run = enter(acquisition)?;
         let handle = run.event_handle(descriptor)?;
-        let mut handles = run.event_handles.lock().unpoisoned();
-        handles.retain(|other| !Arc::ptr_eq(other, &handle));
-        drop(handles);
+        run.event_handles.lock().unpoisoned().retain(|other| !Arc::ptr_eq(other, &handle));
         handle.close();
         Ok(())
     })
