@@ -204,11 +204,7 @@ impl Writer {
             pieces[streams] = piece;
             streams += 1;
         }
-        let lengths = self.streams.pack(&pieces[..streams], code);
-        let mut packed: [&[u8]; STREAMS_MAX] = [&[]; STREAMS_MAX];
-        for (number, place) in packed[..streams].iter_mut().enumerate() {
-            *place = self.streams.stream(number, lengths[number]);
-        }
+        let packed = self.streams.pack(&pieces[..streams], code);
         let packed_blocks = packed[..streams].chunks(streams / blocks);
         for (block, packed) in group.chunks(group.len().div_ceil(blocks)).zip(packed_blocks) {
             let description = (known.code_of != Some(plane)).then(|| code.description());
@@ -288,9 +284,7 @@ fn write_literals(
             let cut = literals::cut(literals);
             let count = cut.len();
             pieces.iter_mut().zip(cut).for_each(|(place, piece)| *place = piece);
-            let lengths = streams.pack(&pieces[..count], code);
-            let packed: [&[u8]; literals::STREAMS] =
-                std::array::from_fn(|number| streams.stream(number, lengths[number]));
+            let packed = streams.pack(&pieces[..count], code);
             return literals::compressed(literals.len(), Some(code.description()), &packed[..count], room);
         }
     }

@@ -13,8 +13,8 @@ mod scalar;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod unchecked;
 
-use self::scalar::Packed;
 pub(super) use self::scalar::STREAMS_MAX;
+use self::scalar::{LANE, Packed};
 use super::huffman::Code;
 use super::weights::BITS_MAX;
 use crate::processor::instructions;
@@ -49,8 +49,8 @@ impl Streams {
         Self { packed: vec![0; STREAMS_MAX * stride], stride, instructions }
     }
 
-    /// Packs each of `pieces`, all bytes of which must have codes, and returns the bytes of each.
-    pub(super) fn pack(&mut self, pieces: &[&[u8]], code: &Code) -> [usize; STREAMS_MAX] {
+    /// Packs each of `pieces`, all bytes of which must have codes, and returns the stream of each.
+    pub(super) fn pack(&mut self, pieces: &[&[u8]], code: &Code) -> [&[u8]; STREAMS_MAX] {
         let mut states = [Packed::default(); STREAMS_MAX];
         let (instructions, stride) = (self.instructions, self.stride);
         let lanes = instructions.lanes(pieces);
@@ -65,17 +65,13 @@ impl Streams {
                 pack_lanes(states, pieces, common, code, packed, stride);
             }
         }
-        let mut lengths = [0; STREAMS_MAX];
+        let mut streams: [&[u8]; STREAMS_MAX] = [&[]; STREAMS_MAX];
         let places = self.packed.chunks_exact_mut(stride);
-        for ((state, place), length) in states.into_iter().zip(places).zip(&mut lengths).take(pieces.len()) {
-            *length = state.finish(place);
+        for ((state, place), stream) in states.into_iter().zip(places).zip(&mut streams).take(pieces.len()) {
+            let bytes = state.finish(place);
+            *stream = &place[..bytes];
         }
-        lengths
-    }
-
-    /// Stream `number`, which has this many bytes.
-    pub(super) fn stream(&self, number: usize, bytes: usize) -> &[u8] {
-        &self.packed[number * self.stride..][..bytes]
+        streams
     }
 }
 
@@ -107,13 +103,10 @@ impl Instructions {
 
     /// How many bytes of each piece vectors can take. There are at most as many pieces as lanes.
     fn common_bytes(self, pieces: &[&[u8]]) -> usize {
-        match self {
-            Self::Scalar => 0,
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            _ if pieces.len() < self.lanes(pieces) => 0,
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            _ => pieces.iter().map(|piece| piece.len()).min().unwrap_or(0) / scalar::LANE * scalar::LANE,
+        if self == Self::Scalar || pieces.len() < self.lanes(pieces) {
+            return 0;
         }
+        pieces.iter().map(|piece| piece.len()).min().unwrap_or(0) / LANE * LANE
     }
 }
 
@@ -182,10 +175,9 @@ mod tests {
         for instructions in Instructions::all() {
             let mut streams = Streams::with(stream_bytes, instructions);
             for streams_wanted in [STREAMS_MAX, 4, 1] {
-                let lengths = streams.pack(&pieces[..streams_wanted], code);
+                let packed = streams.pack(&pieces[..streams_wanted], code);
                 for (number, expected) in expected[..streams_wanted].iter().enumerate() {
-                    let got = streams.stream(number, lengths[number]);
-                    assert!(got == expected, "{instructions:?}, {stream_bytes} bytes, stream {number}");
+                    assert!(packed[number] == expected, "{instructions:?}, {stream_bytes} bytes, stream {number}");
                 }
             }
         }

@@ -6,7 +6,6 @@ use crate::codec::zstd_writer::huffman::Code;
 pub(in crate::codec::zstd_writer) const STREAMS_MAX: usize = 8;
 
 /// Bytes that one step of vectors takes from each stream.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) const LANE: usize = 8;
 
 /// A stream as far as it is packed.
