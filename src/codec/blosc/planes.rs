@@ -86,12 +86,13 @@ impl PlanesEncoder {
             }
             return self.searching.encode(raw, frame);
         }
-        self.writer.search(search);
         let planes = self.header.element_bytes;
         let written = encode_blocks(self.header, raw, frame, |block, room| {
             self.shuffler.run(block, &mut self.shuffled[..block.len()]);
             let (shuffled, writer) = (&self.shuffled, &mut self.writer);
-            write_piece(&shuffled[..block.len()], room, |target| writer.write(shuffled, block.len(), planes, target))
+            write_piece(&shuffled[..block.len()], room, |target| {
+                writer.write(shuffled, block.len(), planes, search, target)
+            })
         });
         Ok(written.unwrap_or_else(|| store(self.header, raw, frame)))
     }

@@ -1,6 +1,6 @@
 //! Chunks that are one frame, as the configuration's `zstd` has them.
 
-use super::match_finder::{SAMPLE_BYTES, Search};
+use super::match_finder::SAMPLE_BYTES;
 use super::writer::Writer;
 use crate::error::{Error, Result};
 
@@ -36,12 +36,8 @@ impl BareEncoder {
         }
         self.writer.begin_tile();
         let places = self.samples.each_ref().map(Vec::as_slice);
-        let search = match self.writer.judge(&places, 1, raw.len()) {
-            Search::Everything => Search::Planes { first: 0, end: 1 },
-            search => search,
-        };
-        self.writer.search(search);
-        let written = self.writer.write(raw, raw.len(), 1, room);
+        let search = self.writer.judge(&places, 1, raw.len());
+        let written = self.writer.write(raw, raw.len(), 1, search, room);
         written.ok_or_else(|| Error::codec("zstd", format!("{} bytes do not fit in their bound", raw.len())))
     }
 }

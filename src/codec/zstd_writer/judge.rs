@@ -26,11 +26,10 @@ impl Writer {
             return Search::Everything;
         }
         let (mut ours, mut theirs) = ([0; PLANES_MAX], [0; PLANES_MAX]);
-        self.searched = Search::Nothing;
         for (plane, padded, bytes) in samples {
             let sample = &padded[..bytes];
             let mut room = std::mem::take(&mut self.finder.room);
-            let written = self.write(padded, bytes, 1, &mut room).unwrap_or(bytes);
+            let written = self.write(padded, bytes, 1, Search::Nothing, &mut room).unwrap_or(bytes);
             self.finder.room = room;
             let found = if self.finder.may_repeat(sample) { self.finder.trial(sample) } else { written };
             ours[plane] += written;

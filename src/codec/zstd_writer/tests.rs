@@ -11,7 +11,7 @@ fn check(bytes: &[u8], planes: usize) -> usize {
     let mut room = vec![0xA5; zstd_safe::compress_bound(bytes.len()) + 64];
     let (inside, outside) = room.split_at_mut(zstd_safe::compress_bound(bytes.len()));
     writer.begin_tile();
-    let written = writer.write(&padded, bytes.len(), planes, inside).expect("room for all");
+    let written = writer.write(&padded, bytes.len(), planes, Search::Nothing, inside).expect("room for all");
     assert!(outside.iter().all(|byte| *byte == 0xA5));
     let mut decoded = vec![0; bytes.len()];
     let got = zstd_safe::decompress(&mut decoded[..], &inside[..written]).map_err(zstd_safe::get_error_name);
@@ -24,8 +24,8 @@ fn check(bytes: &[u8], planes: usize) -> usize {
     for instructions in Instructions::all() {
         writer.set_instructions((bytes.len() / planes).max(1), instructions);
         writer.begin_tile();
-        let same = writer.write(&padded, bytes.len(), planes, &mut room) == Some(written) && room[..written] == frame;
-        assert!(same, "{instructions:?} writes other bytes");
+        let again = writer.write(&padded, bytes.len(), planes, Search::Nothing, &mut room);
+        assert!(again == Some(written) && room[..written] == frame, "{instructions:?} writes other bytes");
     }
     written
 }
@@ -150,8 +150,7 @@ fn check_judged(planes: &[Vec<u8>]) -> Search {
     let mut room = vec![0; zstd_safe::compress_bound(bytes.len())];
     // Also what would not have been chosen must be written rightly.
     for searched in [search, Search::Nothing, Search::Everything, Search::Planes { first: 1, end: 2 }] {
-        writer.search(searched);
-        let written = writer.write(&padded, bytes.len(), planes.len(), &mut room).expect("room for all");
+        let written = writer.write(&padded, bytes.len(), planes.len(), searched, &mut room).expect("room for all");
         let mut decoded = vec![0; bytes.len()];
         let got = zstd_safe::decompress(&mut decoded[..], &room[..written]).map_err(zstd_safe::get_error_name);
         assert_eq!(got, Ok(bytes.len()), "{searched:?}");
@@ -203,7 +202,8 @@ fn too_little_room_is_told() {
     bytes.extend([0; Writer::SLACK]);
     for room in (0..needed).step_by(37).chain([needed - 1]) {
         writer.begin_tile();
-        assert_eq!(writer.write(&bytes, length, 2, &mut vec![0; room]), None, "{room} of {needed} bytes");
+        let written = writer.write(&bytes, length, 2, Search::Nothing, &mut vec![0; room]);
+        assert_eq!(written, None, "{room} of {needed} bytes");
     }
 }
 

@@ -42,7 +42,6 @@ pub(in crate::codec) struct Writer {
     literals: Vec<u8>,
     tables: Box<Tables>,
     pub(super) finder: MatchFinder,
-    pub(super) searched: Search,
 }
 
 /// The code that a plane was written by last.
@@ -83,7 +82,6 @@ impl Writer {
             literals: Vec::with_capacity(group_bytes),
             tables: Box::new(Tables::new()),
             finder: MatchFinder::new(level, planes * plane_bytes)?,
-            searched: Search::Nothing,
         })
     }
 
@@ -93,31 +91,27 @@ impl Writer {
         self.streams = Streams::with(stream_bytes(plane_bytes), instructions);
     }
 
-    /// Leaves these planes of the following frames to a match finder.
-    pub(in crate::codec) fn search(&mut self, searched: Search) {
-        self.searched = searched;
-    }
-
     /// Forgets the tile before.
     pub(in crate::codec) fn begin_tile(&mut self) {
         self.codes.iter_mut().for_each(|plane| plane.excess = 0);
     }
 
     /// Writes the first `bytes` bytes of `padded` as one frame, and returns its bytes. They are `planes` planes of
-    /// equal length, and perhaps some bytes more. Without [`SLACK`](Self::SLACK) behind them, some runs at the end are
-    /// not found. `None`: no room.
+    /// equal length, and perhaps some bytes more; `search` says which are left to a match finder. Without
+    /// [`SLACK`](Self::SLACK) behind them, some runs at the end are not found. `None`: no room.
     pub(in crate::codec) fn write(
         &mut self,
         padded: &[u8],
         bytes: usize,
         planes: usize,
+        search: Search,
         target: &mut [u8],
     ) -> Option<usize> {
         assert!(padded.len() >= bytes && (1..=PLANES_MAX).contains(&planes));
         let mut frame = Frame::begin(bytes, target)?;
         let mut known = Known { code_of: None, offset: true };
         let plane_bytes = bytes / planes;
-        let searched = match self.searched {
+        let searched = match search {
             Search::Nothing => 0..0,
             Search::Planes { first, end } => first.min(planes)..end.min(planes),
             Search::Everything => 0..planes,
