@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use super::bounds::{LAST_LITERALS, LAST_START, WORD};
-use super::masks::{Instructions, Masks, SPARE, Visit, begin, clear_from, compare, equal};
+use super::masks::{
+    Instructions, LAST_LITERALS, LAST_START, Masks, SPARE, Visit, WORD, begin, clear_from, compare, equal,
+};
 #[cfg(target_arch = "aarch64")]
 use super::neon;
 #[cfg(target_arch = "x86_64")]

@@ -2,10 +2,20 @@
 
 #![allow(unsafe_code)]
 
-use super::bounds::{WORD, WORTH};
 #[cfg(target_arch = "x86_64")]
 use crate::processor::x86::{has_avx2_and_bmi, has_avx512_vbmi2};
 use crate::processor::{instructions, prefetch_line};
+
+/// Bytes that one word of a mask speaks of.
+pub(super) const WORD: usize = 64;
+
+/// The least length that is worth a sequence here: what shorter ones save is less than what they cost to find, to write
+/// and to read.
+pub(super) const WORTH: usize = 5;
+/// The last match begins at least this many bytes before the end.
+pub(super) const LAST_START: usize = 12;
+/// This many bytes at the end are literals.
+pub(super) const LAST_LITERALS: usize = 5;
 
 /// Words after the last one that vectors may read or write.
 pub(super) const SPARE: usize = 16;
@@ -210,7 +220,6 @@ mod tests {
 
     use super::*;
     use crate::codec::runs::Runs;
-    use crate::codec::runs::bounds::{LAST_LITERALS, LAST_START};
 
     impl Visit for Vec<(usize, usize, usize)> {
         fn visit(&mut self, found: Match) {

@@ -11,7 +11,6 @@
 //!
 //! All instruction sets make the same masks, so all machines write the same bytes.
 
-mod bounds;
 mod dispatch;
 mod masks;
 #[cfg(target_arch = "aarch64")]
@@ -20,8 +19,7 @@ mod prefetch;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use self::bounds::{LAST_LITERALS, LAST_START};
-use self::masks::{Masks, Match, Visit};
+use self::masks::{LAST_LITERALS, LAST_START, Masks, Match, Visit};
 use self::prefetch::PrefetchList;
 
 /// A match's least length in the format.

@@ -4,7 +4,7 @@
 
 use std::arch::aarch64::*;
 
-use super::bounds::WORD;
+use super::masks::WORD;
 
 /// Which bytes of the two are equal.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! What is read next, asked for while something else is computed.
 
-use super::bounds::WORD;
+use super::masks::WORD;
 
 /// The memory that the next block comes from, one address for each word of a mask.
 ///

@@ -8,8 +8,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::bounds::{WORD, WORTH};
-use super::masks::{self, Masks, Visit};
+use super::masks::{self, Masks, Visit, WORD, WORTH};
 
 /// [`Masks::walk`] where the compiler may use the bit manipulations of AVX2's time: the walk is little else.
 #[target_feature(enable = "avx2,bmi1,bmi2")]
