@@ -80,8 +80,8 @@ impl PlanesEncoder {
         self.writer.begin_tile();
         let search = if searches { self.judge(raw) } else { Search::Nothing };
         if search == Search::Everything {
-            if self.bits.is_some() {
-                let shuffle = if self.repeats_by_bytes(raw) { Shuffle::Byte } else { Shuffle::Bit };
+            if let Some(bits) = self.bits {
+                let shuffle = if self.repeats_by_bytes(bits, raw) { Shuffle::Byte } else { Shuffle::Bit };
                 self.searching.set_shuffle(shuffle);
             }
             return self.searching.encode(raw, frame);
@@ -107,13 +107,12 @@ impl PlanesEncoder {
     }
 
     /// Whether a match finder makes clearly less of the samples byte-shuffled than bit-shuffled.
-    fn repeats_by_bytes(&mut self, raw: &[u8]) -> bool {
-        let Some(shuffler) = self.bits else { return false };
+    fn repeats_by_bytes(&mut self, bits: Shuffler, raw: &[u8]) -> bool {
         let (mut of_bits, mut of_bytes) = (0, 0);
         for (number, sample) in self.samples.iter().enumerate() {
             let bytes = sample.len() - Writer::SLACK;
             let shuffled = &mut self.shuffled[..bytes];
-            shuffler.run(place(raw, number, bytes, self.header.element_bytes), shuffled);
+            bits.run(place(raw, number, bytes, self.header.element_bytes), shuffled);
             of_bits += self.writer.found_bytes(shuffled);
             of_bytes += self.writer.found_bytes(&sample[..bytes]);
         }
