@@ -1,12 +1,12 @@
 //! Writes frames with an ordinary compressor.
 
-use super::block::Compressor;
 use super::foreign::Blosclz;
 use super::frame::{
     HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, START_BYTES, STORED, Settings, block_bytes, bound, check,
 };
 use crate::codec::shuffle::Shuffler;
 use crate::codec::tile_source::TileSource;
+use crate::codec::{gzip, lz4, zstd};
 use crate::config::{BloscCname, Shuffle};
 use crate::error::Result;
 
@@ -25,6 +25,25 @@ enum Compression {
     Blosclz(Blosclz),
 }
 
+/// What compresses the pieces of blocks, with state that is kept.
+enum Compressor {
+    Lz4(lz4::Compressor),
+    Zstd(zstd::Compressor),
+    Zlib(libdeflater::Compressor),
+}
+
+impl Compressor {
+    /// Compresses into at most `target.len()` bytes and returns how many. `None`: they are too few. Any other failure
+    /// looks the same, because the caller then stores the piece, which is never wrong.
+    fn compress(&mut self, piece: &[u8], target: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Lz4(lz4) => lz4.compress(piece, target),
+            Self::Zstd(zstd) => zstd.try_compress(piece, target),
+            Self::Zlib(zlib) => zlib.zlib_compress(piece, target).ok(),
+        }
+    }
+}
+
 impl Encoder {
     pub(in crate::codec) fn new(settings: Settings, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
         check(&settings, element_bytes, raw_bytes)?;
@@ -38,7 +57,13 @@ impl Encoder {
                 header.block_bytes = blosclz.probe_block_bytes(raw_bytes)?;
                 Compression::Blosclz(blosclz)
             }
-            cname => Compression::Blocks(Compressor::new(cname, settings.level, block_bytes)?),
+            BloscCname::Lz4 => Compression::Blocks(Compressor::Lz4(lz4::Compressor::fast(settings.level))),
+            BloscCname::Lz4hc => Compression::Blocks(Compressor::Lz4(lz4::Compressor::high(settings.level))),
+            BloscCname::Zstd => {
+                let level = zstd::Compressor::blosc_level(settings.level);
+                Compression::Blocks(Compressor::Zstd(zstd::Compressor::new(level, block_bytes)?))
+            }
+            BloscCname::Zlib => Compression::Blocks(Compressor::Zlib(gzip::compressor(settings.level)?)),
         };
         let shuffled_bytes = match &compression {
             _ if shuffler.is_identity() => 0,

@@ -20,7 +20,6 @@
 //! c-blosc could write these as well, but a default build of it shuffles with SSE2 only, takes memory for each call,
 //! and chooses blocks that do not stay in the first cache.
 
-mod block;
 mod encoder;
 mod foreign;
 mod frame;
