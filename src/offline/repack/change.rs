@@ -1,9 +1,8 @@
 //! An array and what it becomes: what there is to do, which new shards there are, how much memory one takes.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Arc, Mutex};
-
-use crossbeam_queue::SegQueue;
 
 use super::design::Design;
 use super::options::RepackOptions;
@@ -19,6 +18,7 @@ use crate::geometry::{cells, for_each_position};
 use crate::offline::array::Array;
 use crate::offline::array::decode::DecodeWorker;
 use crate::offline::halving::Halving;
+use crate::sync::Unpoisoned;
 use crate::words::{IS, count, of_number};
 
 /// More shards than this are not made only to be empty.
@@ -45,11 +45,11 @@ pub(crate) struct Change {
     /// The threads for all that can be done side by side.
     pub(super) pool: Arc<rayon::ThreadPool>,
     /// Encoders and decoders that no thread uses at the moment.
-    pub(super) idle: SegQueue<Transcoder>,
+    pub(super) idle: Idle<Transcoder>,
     /// The same, of rooms for encoded bytes.
-    pub(super) idle_rooms: SegQueue<Vec<u8>>,
+    pub(super) idle_rooms: Idle<Vec<u8>>,
     /// The same, of what decodes chunks only to see that it can.
-    pub(super) idle_workers: SegQueue<DecodeWorker>,
+    pub(super) idle_workers: Idle<DecodeWorker>,
     /// Files of the source that were looked at last, by their positions, where several new files are made of each.
     pub(super) recent: Mutex<Vec<Remembered>>,
 }
@@ -63,6 +63,31 @@ pub(super) enum Work {
     Recode,
     /// Chunks are cut again.
     Reshape,
+}
+
+/// Things that take a while to make, and are used by one thread after another.
+pub(super) struct Idle<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Idle<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> fmt::Debug for Idle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idle").finish_non_exhaustive()
+    }
+}
+
+impl<T> Idle<T> {
+    pub(super) fn take(&self) -> Option<T> {
+        self.0.lock().unpoisoned().pop()
+    }
+
+    pub(super) fn give_back(&self, thing: T) {
+        self.0.lock().unpoisoned().push(thing);
+    }
 }
 
 impl Change {
@@ -104,7 +129,7 @@ impl Change {
         };
         if work != Work::Copy {
             // A level that doesn't exist is refused before anything is written.
-            change.idle.push(Transcoder::new(&change.source, &change.target, &change.codec)?);
+            change.idle.give_back(Transcoder::new(&change.source, &change.target, &change.codec)?);
         }
         Ok(change)
     }

@@ -165,10 +165,10 @@ impl Change {
 
     /// Refuses a chunk that nothing vouches for.
     fn look_at(&self, file: &ShardFile, item: &SourceChunk) -> Result<()> {
-        let mut room = self.idle_rooms.pop().unwrap_or_default();
+        let mut room = self.idle_rooms.take().unwrap_or_default();
         file.read(item.range, &mut room)?;
         let vouched = self.vouched(item.stored_in(file), &room);
-        self.idle_rooms.push(room);
+        self.idle_rooms.give_back(room);
         vouched.map(drop).map_err(|error| about(error, file.path(), &item.at))
     }
 

@@ -11,7 +11,7 @@ use crate::offline::array::decode::StoredChunk;
 
 impl Change {
     fn transcoder(&self) -> Result<Transcoder> {
-        self.idle.pop().map_or_else(|| Transcoder::new(&self.source, &self.target, &self.codec), Ok)
+        self.idle.take().map_or_else(|| Transcoder::new(&self.source, &self.target, &self.codec), Ok)
     }
 
     /// Fetches a chunk's bytes, or makes them of those that it has now.
@@ -31,7 +31,7 @@ impl Change {
         self.source.check_header(chunk, encoded)?;
         source.decode(encoded, raw)?;
         self.encode(&mut transcoder.encoder, &transcoder.raw, encoded_chunk)?;
-        self.idle.push(transcoder);
+        self.idle.give_back(transcoder);
         Ok(())
     }
 
@@ -41,9 +41,9 @@ impl Change {
         let has_checksum = self.source.metadata().chain.codec.checksum;
         let is_vouched_for = self.source.check_header(chunk, encoded)?;
         if !has_checksum && !is_vouched_for {
-            let mut worker = self.idle_workers.pop().map_or_else(|| self.source.worker(), Ok)?;
+            let mut worker = self.idle_workers.take().map_or_else(|| self.source.worker(), Ok)?;
             self.source.decode(&mut worker, chunk)?;
-            self.idle_workers.push(worker);
+            self.idle_workers.give_back(worker);
         }
         digest(encoded, has_checksum)
     }
@@ -99,17 +99,17 @@ impl Change {
                 }
             }
         }
-        self.idle.push(transcoder);
+        self.idle.give_back(transcoder);
         Ok(())
     }
 
     /// The digest of a chunk of a new shard, read back.
     pub(super) fn digest_of_written(&self, StoredChunk { file, range, at }: StoredChunk<'_>) -> Result<u32> {
         if self.work == Work::Copy {
-            let mut room = self.idle_rooms.pop().unwrap_or_default();
+            let mut room = self.idle_rooms.take().unwrap_or_default();
             file.read(range, &mut room)?;
             let digest = digest(&room, self.target.metadata().chain.codec.checksum);
-            self.idle_rooms.push(room);
+            self.idle_rooms.give_back(room);
             return digest;
         }
         let mut transcoder = self.transcoder()?;
@@ -126,7 +126,7 @@ impl Change {
         };
         decoder.decode(encoded, cut)?;
         let digest = crc32c::crc32c(cut);
-        self.idle.push(transcoder);
+        self.idle.give_back(transcoder);
         Ok(digest)
     }
 }
