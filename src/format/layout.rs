@@ -267,7 +267,8 @@ impl Layout {
     /// Whether the file at a position of the grid has a part in the array's shape.
     pub(crate) fn has_file(&self, file: &[u64]) -> bool {
         // Shards that are no boxes may hold chunks from anywhere.
-        file.len() != self.shape.len() || file.iter().zip(self.file_grid()).all(|(at, count)| *at < count)
+        let grid = self.shape.iter().zip(&self.file_shape).map(|(length, file)| length.div_ceil(*file));
+        file.len() != self.shape.len() || file.iter().zip(grid).all(|(at, count)| *at < count)
     }
 
     /// Where the elements of the file at a position of the grid end; `None` if that is beyond all that can be counted.

@@ -165,7 +165,7 @@ impl Change {
     pub(super) fn parcel_bytes(&self) -> u64 {
         let raw = self.target.metadata().chunk_bytes() as u64;
         match self.work {
-            // Twice, as far as the reader of chunks believes an index.
+            // As far as the reader of chunks believes an index.
             Work::Copy | Work::Recode => raw + raw / 8 + 4096,
             Work::Reshape => (2 + self.halving.as_ref().map_or(0, Halving::reduction)) * raw + raw / 8 + 4096,
         }

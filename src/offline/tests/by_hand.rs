@@ -56,6 +56,25 @@ fn every_flipped_bit_of_the_index_is_noticed() {
 }
 
 #[test]
+fn a_file_shorter_than_its_index_is_an_error() {
+    let root = tempfile::tempdir().expect("a directory");
+    for length in [0, 1, 67] {
+        array(root.path(), "end", true, &vec![0; length]);
+        assert!(failure(root.path()).contains(&format!("{length} bytes are too few")));
+    }
+}
+
+#[test]
+fn a_chunk_behind_an_index_at_the_start_that_claims_a_sparse_file_is_refused() {
+    let root = tempfile::tempdir().expect("a directory");
+    let bytes = 1u64 << 40;
+    array(root.path(), "start", true, &with_crc(index(&[(68, bytes), MISSING, MISSING, MISSING])));
+    let file = fs::File::options().write(true).open(root.path().join("c/0/0")).expect("the shard");
+    file.set_len(68 + bytes).expect("a sparse file");
+    assert!(failure(root.path()).contains("encoded bytes for a chunk of 4 bytes"));
+}
+
+#[test]
 fn entries_outside_the_chunks_are_errors_that_name_the_chunk() {
     let root = tempfile::tempdir().expect("a directory");
     let end = chunks().len() as u64;

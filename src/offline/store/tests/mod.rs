@@ -167,11 +167,14 @@ fn where_blocks_can_be_shared_only_what_is_new_is_written() {
     store.set(&keys()[5], &chunk(9)).unwrap();
     let shard = path.join("0/c/0/0/0").canonicalize().unwrap();
     let ops = log.ops();
-    let named = ops.iter().find(|op| matches!(op, Op::Renamed(_, path) if *path == shard));
-    let Some(Op::Renamed(shard, _)) = named else { panic!("no new shard") };
+    let named = ops.iter().filter_map(|op| match op {
+        Op::Renamed(id, path) if *path == shard => Some(*id),
+        _ => None,
+    });
+    let [new] = named.collect::<Vec<_>>()[..] else { panic!("{path:?} is replaced once") };
     let written = ops.iter().map(|op| match op {
         // Zeros make a hole.
-        Op::Written(id, _, bytes) if id == shard && bytes.iter().any(|&byte| byte != 0) => bytes.len(),
+        Op::Written(id, _, bytes) if *id == new && bytes.iter().any(|&byte| byte != 0) => bytes.len(),
         _ => 0,
     });
     // A header, a chunk, and the index of 16 chunks.
