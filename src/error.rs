@@ -277,20 +277,34 @@ fn shown(path: &Path) -> String {
     if path.as_os_str().is_empty() { "\"\"".to_owned() } else { path.display().to_string() }
 }
 
-fn waited_for(time: Duration) -> String {
-    if time < Duration::from_millis(1) { String::new() } else { format!(" after {:.3} s", time.as_secs_f64()) }
-}
+/// Words that are made where they are written: an error that is expected in the frame path takes no memory.
+struct Said<F>(F);
 
-fn of_others(buffers: usize) -> String {
-    if buffers == 0 { String::new() } else { format!(", {buffers} are other images'") }
-}
-
-fn free_since(buffers: usize) -> String {
-    match buffers {
-        0 => String::new(),
-        1 => "; 1 has become free since".to_owned(),
-        free => format!("; {free} have become free since"),
+impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Said<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0(f)
     }
+}
+
+fn said(say: impl Fn(&mut fmt::Formatter<'_>) -> fmt::Result) -> impl fmt::Display {
+    Said(say)
+}
+
+fn waited_for(time: Duration) -> impl fmt::Display {
+    let seconds = time.as_secs_f64();
+    said(move |f| if time < Duration::from_millis(1) { Ok(()) } else { write!(f, " after {seconds:.3} s") })
+}
+
+fn of_others(buffers: usize) -> impl fmt::Display {
+    said(move |f| if buffers == 0 { Ok(()) } else { write!(f, ", {buffers} are other images'") })
+}
+
+fn free_since(buffers: usize) -> impl fmt::Display {
+    said(move |f| match buffers {
+        0 => Ok(()),
+        1 => f.write_str("; 1 has become free since"),
+        free => write!(f, "; {free} have become free since"),
+    })
 }
 
 /// Why a document or other bytes are refused, before it is said in which file they stand.

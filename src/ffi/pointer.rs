@@ -119,7 +119,7 @@ impl<T> Outs<T> {
     /// As many as there are places, or fewer.
     pub(super) fn set(self, values: impl IntoIterator<Item = T>) {
         for (at, value) in values.into_iter().enumerate() {
-            // SAFETY: the caller of `outs` promised that it is good for writing until the call returns.
+            // SAFETY: the caller of `outs` or `put_all` promised that it is good for writing until the call returns.
             unsafe { self.0.add(at).write(value) };
         }
     }
