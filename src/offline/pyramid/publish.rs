@@ -169,11 +169,7 @@ impl Publication {
         }
         put(&marker, &json!({"replaced": replaced, OWN: self.own}))?;
         // What that call has replaced would stand in the place of what this one replaces.
-        let old = self.staging.join(OLD);
-        match fs::remove_dir_all(&old) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &old, error)),
-            _ => Ok(()),
-        }
+        os::remove_folder(&self.staging.join(OLD))
     }
 
     /// Every level is complete: a later call has only to publish them.
