@@ -12,7 +12,7 @@ use super::attributes::UserAttributes;
 use super::documents::Documents;
 use super::records::{self, RecordBlock};
 use super::uuid::image_uuid;
-use crate::config::Config;
+use crate::config::{Config, Placement};
 use crate::error::{Error, Result, caught};
 use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array, record_block};
 #[cfg(feature = "offline")]
@@ -452,9 +452,9 @@ impl ImageWriter {
     /// What the writer says about its work.
     fn statement(&self, plan: &Plan, ending: Option<(u64, &Ending)>) -> Value {
         let slots = Slots {
+            placement: if plan.shard.fixed_slots { Placement::Fixed } else { Placement::Packed },
             first_at: plan.shard.first_slot_at + plan.shard.lead_bytes as u64,
             bytes: plan.shard.slot_bytes as u64,
-            fixed: plan.shard.fixed_slots,
             empty_chunks: !self.config.skip_empty_chunks,
         };
         Statement {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::document::unlike;
@@ -67,13 +67,15 @@ pub(crate) struct Provenance {
 }
 
 /// Where slots stand in a shard.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Slots {
+    /// Fixed or packed.
+    pub(crate) placement: Placement,
     pub(crate) first_at: u64,
     /// The most bytes of a chunk with its header; in fixed placement, from one slot to the next.
     pub(crate) bytes: u64,
-    pub(crate) fixed: bool,
     /// Chunks that hold only the fill value are stored like all others.
+    #[serde(default)]
     pub(crate) empty_chunks: bool,
 }
 
@@ -96,18 +98,9 @@ struct Literally {
     missing: Vec<[u64; 2]>,
     #[serde(default)]
     damaged_shards: BTreeSet<String>,
-    slots: Option<LiteralSlots>,
+    slots: Option<Slots>,
     level_of: Option<String>,
     level_planes: Option<LevelFrames>,
-}
-
-#[derive(Deserialize)]
-struct LiteralSlots {
-    placement: Placement,
-    first_at: u64,
-    bytes: u64,
-    #[serde(default)]
-    empty_chunks: bool,
 }
 
 fn said<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
@@ -346,8 +339,6 @@ pub(crate) struct Ending<'a> {
 
 impl Statement<'_> {
     pub(crate) fn render(&self) -> Value {
-        let Slots { first_at, bytes, fixed, empty_chunks } = self.slots;
-        let placement = if fixed { Placement::Fixed } else { Placement::Packed };
         let mut said = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "writer": hex(&self.writer),
@@ -356,7 +347,7 @@ impl Statement<'_> {
             "frames_planned": self.frames_planned,
             // Where slots stand depends on how far the encoder may reach. Who rebuilds an index shall not have to ask
             // it.
-            "slots": {"placement": placement, "first_at": first_at, "bytes": bytes, "empty_chunks": empty_chunks},
+            "slots": self.slots,
         });
         if let Some(finest) = self.level_of {
             said["level_of"] = json!(finest);
@@ -378,19 +369,22 @@ impl Statement<'_> {
     }
 }
 
-impl LiteralSlots {
-    fn check(self) -> Result<Slots, String> {
-        let Self { placement, first_at, bytes, empty_chunks } = self;
+impl Slots {
+    fn check(self) -> Result<Self, String> {
+        let Self { placement, first_at, bytes, .. } = self;
         let header = HEADER_BYTES as u64;
         if bytes <= header || bytes % 8 != 0 || first_at % 8 != 0 || first_at >= 1 << 40 || bytes >= 1 << 40 {
             return Err(format!("slots of {bytes} bytes from {first_at} on can't be: both are multiples of 8"));
         }
-        let fixed = match placement {
-            Placement::Fixed => true,
-            Placement::Packed => false,
-            Placement::Auto => return Err("slots are fixed or packed, not auto".into()),
-        };
-        Ok(Slots { first_at, bytes, fixed, empty_chunks })
+        if placement == Placement::Auto {
+            return Err("slots are fixed or packed, not auto".into());
+        }
+        Ok(self)
+    }
+
+    /// Whether the place of a slot follows from its number.
+    pub(crate) fn are_fixed(&self) -> bool {
+        self.placement == Placement::Fixed
     }
 }
 

@@ -26,7 +26,7 @@ const VERSION: u8 = 1;
 const FLAG_CHECKSUM_IN_PAYLOAD: u8 = 1;
 
 /// What a header says beside what the payload itself says.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) dataset: [u8; 16],
     pub(crate) shard: u64,
@@ -70,15 +70,9 @@ pub(crate) fn header_with(origin: &Origin, nbytes: usize, crc: u32) -> [u8; HEAD
 /// What a header says, as read back. It vouches for itself by its own checksum, and for nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotHeader {
-    pub(crate) dataset: [u8; 16],
-    pub(crate) shard: u64,
-    pub(crate) chunk: u32,
+    pub(crate) origin: Origin,
     pub(crate) nbytes: u64,
-    pub(crate) first_frame: u64,
-    pub(crate) frames: u32,
-    pub(crate) frames_came: u16,
     payload_crc: u32,
-    checksum_in_payload: bool,
 }
 
 pub(crate) fn has_magic(bytes: &[u8]) -> bool {
@@ -92,17 +86,16 @@ pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<SlotHeader> {
     let whole = has_magic(bytes) && u32_at(60)? == crc32c::crc32c(&bytes[..60]);
     // A bit that this version gives no meaning may change that of the others.
     let known = bytes[4] == VERSION && bytes[5] & !FLAG_CHECKSUM_IN_PAYLOAD == 0;
-    (whole && known).then_some(SlotHeader {
-        payload_crc: u32_at(8)?,
-        chunk: u32_at(12)?,
-        nbytes: u64_at(16)?,
+    let origin = Origin {
         dataset: *bytes[24..].first_chunk()?,
         shard: u64_at(40)?,
+        chunk: u32_at(12)?,
         first_frame: u64_at(48)?,
         frames: u32_at(56)?,
         frames_came: u16::from_le_bytes(*bytes[6..].first_chunk()?),
         checksum_in_payload: bytes[5] == FLAG_CHECKSUM_IN_PAYLOAD,
-    })
+    };
+    (whole && known).then_some(SlotHeader { origin, nbytes: u64_at(16)?, payload_crc: u32_at(8)? })
 }
 
 impl SlotHeader {
@@ -110,11 +103,11 @@ impl SlotHeader {
     pub(crate) fn vouches_for(&self, payload: &[u8]) -> bool {
         let crc = match payload.split_last_chunk::<4>() {
             // The checksum in the payload is only as good as what it says about the bytes before it.
-            Some((data, crc)) if self.checksum_in_payload => {
+            Some((data, crc)) if self.origin.checksum_in_payload => {
                 let stored = u32::from_le_bytes(*crc);
                 (crc32c::crc32c(data) == stored).then_some(stored)
             }
-            _ if self.checksum_in_payload => None,
+            _ if self.origin.checksum_in_payload => None,
             _ => Some(crc32c::crc32c(payload)),
         };
         payload.len() as u64 == self.nbytes && crc == Some(self.payload_crc)
@@ -122,7 +115,7 @@ impl SlotHeader {
 
     /// The highest frame number in the chunk, as far as a number can be that.
     pub(crate) fn last_frame(&self) -> u64 {
-        self.first_frame.saturating_add(self.frames.into())
+        self.origin.first_frame.saturating_add(self.origin.frames.into())
     }
 }
 
@@ -170,8 +163,8 @@ mod tests {
         for checksum_in_payload in [false, true] {
             let bytes = header(&Origin { checksum_in_payload, ..ORIGIN }, &payload);
             let read = parse(&bytes).expect("a header");
-            assert_eq!((read.dataset, read.shard, read.chunk, read.nbytes), ([7; 16], 3, 5, 8));
-            assert_eq!((read.first_frame, read.last_frame(), read.frames_came), (80, 95, 9));
+            assert_eq!(read.origin, Origin { checksum_in_payload, ..ORIGIN });
+            assert_eq!((read.nbytes, read.last_frame()), (8, 95));
             assert!(read.vouches_for(&payload));
             for at in 0..payload.len() {
                 let mut flipped = payload.clone();

@@ -87,6 +87,6 @@ pub fn header(data: &[u8]) {
     for header in as_it_is.into_iter().chain(slot::parse(&bytes)) {
         let vouches = header.vouches_for(payload);
         assert!(!vouches || header.nbytes == payload.len() as u64);
-        assert!(header.last_frame() >= header.first_frame);
+        assert!(header.last_frame() >= header.origin.first_frame);
     }
 }

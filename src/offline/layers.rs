@@ -58,8 +58,8 @@ pub(super) struct Came {
 
 impl Came {
     pub(super) fn of(header: &SlotHeader) -> Self {
-        let count = Some(u64::from(header.frames_came)).filter(|&count| count > 0);
-        Self { numbers: header.first_frame..=header.last_frame(), count }
+        let count = Some(u64::from(header.origin.frames_came)).filter(|&count| count > 0);
+        Self { numbers: header.origin.first_frame..=header.last_frame(), count }
     }
 }
 

@@ -8,8 +8,9 @@ use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::index::Range;
-use crate::format::provenance::{FRAMES_MAX, Provenance};
+use crate::format::provenance::{FRAMES_MAX, Provenance, Slots};
 use crate::format::slot_header::{self, HEADER_BYTES, SlotHeader};
+use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 
 const HEADER: u64 = HEADER_BYTES as u64;
@@ -62,7 +63,27 @@ pub(super) struct Scan {
     pub(super) of_shard: Option<(u64, u64)>,
 }
 
-impl ExpectedHeaders<'_> {
+impl<'a> ExpectedHeaders<'a> {
+    /// Of the shard at `position` of an array whose shards have indexes; `None` where there can't be one.
+    pub(super) fn new(
+        array: &Array,
+        own: &'a Provenance,
+        map: &'a AcquisitionMap,
+        position: &'a [u64],
+        index_bytes: u64,
+    ) -> Option<Self> {
+        Some(Self {
+            own,
+            map,
+            position,
+            shard: map.shard_number(position)?,
+            chunks: map.chunks_of(position),
+            index_bytes,
+            index_location: array.layout().index_location()?,
+            payload_bytes_max: array.encoded_bytes_max(),
+        })
+    }
+
     pub(super) fn first_slot_at(&self) -> u64 {
         match (self.own.slots, self.index_location) {
             (Some(slots), _) => slots.first_at,
@@ -73,7 +94,7 @@ impl ExpectedHeaders<'_> {
 
     /// The number of the shard that a header belongs to, if it is another one of the same image.
     pub(super) fn other_shard(&self, header: &SlotHeader) -> Option<u64> {
-        (header.dataset == self.own.writer && header.shard != self.shard).then_some(header.shard)
+        (header.origin.dataset == self.own.writer && header.origin.shard != self.shard).then_some(header.origin.shard)
     }
 
     pub(super) fn belongs_to(&self, shard: u64) -> String {
@@ -88,13 +109,13 @@ impl ExpectedHeaders<'_> {
 
     /// Why a header at `at` can't be one of this shard's; `None` if it can.
     pub(super) fn objection(&self, header: &SlotHeader, at: u64) -> Option<String> {
-        if header.dataset != self.own.writer {
+        if header.origin.dataset != self.own.writer {
             return Some("it belongs to another dataset, or another image of this one".into());
         }
         if let Some(shard) = self.other_shard(header) {
             return Some(self.belongs_to(shard));
         }
-        let chunk = u64::from(header.chunk);
+        let chunk = u64::from(header.origin.chunk);
         if chunk >= self.chunks {
             return Some(format!("it names chunk {chunk} of {}", self.chunks));
         }
@@ -110,8 +131,8 @@ impl ExpectedHeaders<'_> {
         let position = position.filter(|position| self.map.in_frame(position));
         match position.and_then(|position| self.map.frame_bounds(&position)) {
             None => Some(format!("it names chunk {chunk}, which lies outside the array")),
-            Some((low, high)) if header.first_frame < low || header.last_frame() > high.min(FRAMES_MAX - 1) => {
-                let (first, last) = (header.first_frame, header.last_frame());
+            Some((low, high)) if header.origin.first_frame < low || header.last_frame() > high.min(FRAMES_MAX - 1) => {
+                let (first, last) = (header.origin.first_frame, header.last_frame());
                 Some(format!("it names frames {first} to {last}, and its chunk holds {low} to {high}"))
             }
             Some(_) => None,
@@ -119,7 +140,7 @@ impl ExpectedHeaders<'_> {
     }
 
     fn fixed_bytes(&self) -> Option<u64> {
-        self.own.slots.filter(|slots| slots.fixed).map(|slots| slots.bytes)
+        self.own.slots.filter(Slots::are_fixed).map(|slots| slots.bytes)
     }
 
     /// Where the slot of a chunk stands in fixed placement.

@@ -114,16 +114,16 @@ impl Array {
         let mut bytes = [0; HEADER_BYTES];
         file.read_exactly(at, &mut bytes)?;
         let Some(header) = slot_header::parse(&bytes) else { return Ok(false) };
-        if let Some((_, map)) = own.filter(|(own, _)| own.writer == header.dataset) {
+        if let Some((_, map)) = own.filter(|(own, _)| own.writer == header.origin.dataset) {
             let shard = self.layout().file_of(chunk).0;
-            let is_of_chunk = map.chunk_number(&shard, chunk) == Some(header.chunk.into())
-                && map.shard_number(&shard) == Some(header.shard)
+            let is_of_chunk = map.chunk_number(&shard, chunk) == Some(header.origin.chunk.into())
+                && map.shard_number(&shard) == Some(header.origin.shard)
                 && header.nbytes == range.nbytes;
             if !is_of_chunk {
                 let reason = format!(
                     "the index names {} bytes of this chunk, and the header before them is that of {} bytes of \
                      chunk {} in shard {}; verify tells more, and recover goes by the headers",
-                    range.nbytes, header.nbytes, header.chunk, header.shard
+                    range.nbytes, header.nbytes, header.origin.chunk, header.origin.shard
                 );
                 return Err(Error::codec("slot header", reason));
             }

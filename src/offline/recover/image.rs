@@ -220,7 +220,7 @@ fn part(
         counters.add(file_bytes(file));
         let mut layers = layers.lock().unpoisoned();
         for seen in &plan.chunks {
-            let place = image.map.chunk_position(position, seen.header.chunk.into());
+            let place = image.map.chunk_position(position, seen.header.origin.chunk.into());
             let place = place.ok_or_else(|| Error::format(path, "holds a chunk outside the array"))?;
             layers.add(&place, plan.sums.closed, Some(Came::of(&seen.header)));
         }

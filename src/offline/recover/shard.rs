@@ -178,29 +178,20 @@ fn look(root: &Path, image: &WrittenImage, path: &Path, position: &[u64]) -> Res
 /// What the writer's books let one expect of the shard at `position`; or why it has to be left as it is.
 fn expected<'a>(image: &'a WrittenImage, position: &'a [u64], file: &ShardFile) -> Result<ExpectedHeaders<'a>, String> {
     let array = &image.node.array;
-    let number = image.map.shard_number(position).filter(|_| image.map.has_file(position));
-    let (Some(shard), Some(index_location)) = (number, array.layout().index_location()) else {
-        return Err("lies outside the array".to_owned());
-    };
     let head_bytes = array.layout().minishard_head();
+    let table_bytes = array.layout().table().map(|layout| layout.bytes());
+    let index_bytes = head_bytes.or(table_bytes).unwrap_or(0);
+    let expected = ExpectedHeaders::new(array, &image.own, &image.map, position, index_bytes)
+        .filter(|_| image.map.has_file(position))
+        .ok_or("lies outside the array")?;
     if head_bytes.is_some_and(|head| image.own.slots.is_none_or(|slots| slots.first_at < head)) {
         return Err("its slots stand where its head should be".to_owned());
     }
-    let table_bytes = array.layout().table().map(|layout| layout.bytes());
     let on_disk = file.disk_bytes();
     if let Some(bytes) = table_bytes.filter(|&bytes| bytes > on_disk.max(INDEX_BYTES_FREE)) {
         return Err(format!("its index would have {bytes} bytes, and the whole file takes {on_disk}"));
     }
-    Ok(ExpectedHeaders {
-        own: &image.own,
-        map: &image.map,
-        position,
-        shard,
-        chunks: image.map.chunks_of(position),
-        index_bytes: head_bytes.or(table_bytes).unwrap_or(0),
-        index_location,
-        payload_bytes_max: array.encoded_bytes_max(),
-    })
+    Ok(expected)
 }
 
 /// The copy of each chunk that stays, should it be there twice.
@@ -211,10 +202,10 @@ fn best_of_each(
     named: Option<&IndexedChunks>,
 ) -> BTreeMap<u32, Seen> {
     // The one with more frames; of two alike, which are both what was committed, the one that readers have seen.
-    let worth = |seen: &Seen| (seen.header.frames, named.is_some_and(|named| named.names(seen)));
+    let worth = |seen: &Seen| (seen.header.origin.frames, named.is_some_and(|named| named.names(seen)));
     let mut chunks: BTreeMap<u32, Seen> = BTreeMap::new();
     for seen in scan.seen.iter().filter(|seen| seen.whole && image.has_frames_of(shard, &seen.header)) {
-        let other = chunks.entry(seen.header.chunk).or_insert(*seen);
+        let other = chunks.entry(seen.header.origin.chunk).or_insert(*seen);
         if worth(seen) > worth(other) {
             *other = *seen;
         }
@@ -231,7 +222,7 @@ fn deepest(file: &ShardFile, image: &WrittenImage, position: &[u64], chunks: &[S
     }
     let mut deepest: Option<(u64, u64)> = None;
     for seen in chunks {
-        let Some(place) = image.map.chunk_position(position, seen.header.chunk.into()) else { continue };
+        let Some(place) = image.map.chunk_position(position, seen.header.origin.chunk.into()) else { continue };
         if deepest.is_some_and(|(layer, _)| place[0] < layer) {
             continue;
         }
@@ -293,7 +284,7 @@ impl IndexedChunks {
     }
 
     fn names(&self, seen: &Seen) -> bool {
-        self.chunks.get(&seen.header.chunk.into()) == Some(&seen.range)
+        self.chunks.get(&seen.header.origin.chunk.into()) == Some(&seen.range)
     }
 }
 
@@ -382,7 +373,7 @@ impl ShardRecovery {
         let array = &image.node.array;
         let chunks = best_of_each(image, expected.position, scan, named);
         // What stood for a chunk while it waited for frames, and is not needed, is no loss.
-        let is_kept = |seen: &Seen| chunks.get(&seen.header.chunk).is_some_and(|kept| kept.range == seen.range);
+        let is_kept = |seen: &Seen| chunks.get(&seen.header.origin.chunk).is_some_and(|kept| kept.range == seen.range);
         let is_named = |seen: &Seen| named.is_some_and(|named| named.names(seen));
         let is_left = |seen: &&Seen| expected.is_behind_slots(seen.at()) && !is_kept(seen);
         let replaced = scan.seen.iter().filter(is_left).filter(|seen| seen.whole && is_named(seen)).count() as u64;
@@ -443,7 +434,7 @@ impl ShardRecovery {
         let layout = array.layout();
         let mut entries = BTreeMap::new();
         for seen in &self.chunks {
-            let place = expected.map.chunk_position(expected.position, seen.header.chunk.into());
+            let place = expected.map.chunk_position(expected.position, seen.header.origin.chunk.into());
             let place = place.ok_or_else(|| Error::format(&self.shard.path, "holds a chunk outside the array"))?;
             entries.insert(layout.file_of(&place).1, (seen.range.offset, seen.range.nbytes));
         }

@@ -31,15 +31,16 @@ impl WrittenImage<'_> {
     /// Whether all frames of a level's chunk are in level 0.
     pub(super) fn has_frames_of(&self, shard: &[u64], header: &SlotHeader) -> bool {
         let Some((_, frames)) = &self.frames else { return true };
-        let Some(place) = self.map.chunk_position(shard, header.chunk.into()) else { return false };
+        let Some(place) = self.map.chunk_position(shard, header.origin.chunk.into()) else { return false };
         let (mut possible, mut there) = (0, 0);
         self.map.chunk_frames(&place, |range| {
-            let range = range.start.max(header.first_frame)..range.end.min(header.last_frame().saturating_add(1));
+            let range =
+                range.start.max(header.origin.first_frame)..range.end.min(header.last_frame().saturating_add(1));
             possible += range.end.saturating_sub(range.start);
             there += frames.count_within(range);
         });
         // 0: which of them came is not said.
-        let came = if header.frames_came == 0 { possible } else { u64::from(header.frames_came) };
+        let came = if header.origin.frames_came == 0 { possible } else { u64::from(header.origin.frames_came) };
         there >= came
     }
 }

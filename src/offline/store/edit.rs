@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::rewrite::{Changes, Rewrite};
 use super::view::{ArrayOwner, ArrayView, ArrayViews};
 use super::{Editing, KeyTarget, Ledger, ShardAddress, Store, disk, keys, new_documents};
-use crate::config::Dialect;
+use crate::config::{Dialect, Placement};
 use crate::error::{Error, Result};
 use crate::format::node::OF_ZARR2_NODES;
 use crate::format::provenance::{ProvenanceMut, Slots};
@@ -211,7 +211,7 @@ impl Store {
             self.note_edit(editing, owner)?;
             let wanted = rewrite.slot_bytes_wanted();
             if let Some((old, wanted)) = rewrite.slots.as_mut().zip(wanted) {
-                *old = Slots { fixed: false, bytes: wanted, ..*old };
+                *old = Slots { placement: Placement::Packed, bytes: wanted, ..*old };
                 self.speak(&owner.document, owner.pointer, |own| own.pack_slots(wanted))?;
                 self.reload()?;
             }

@@ -144,8 +144,9 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         let (Some(owner), Some(old)) = (&self.view.owner, &self.old) else { return Ok(None) };
         let at = old.chunks.get(&chunk).and_then(|range| range.offset.checked_sub(HEADER));
         let header = at.map(|at| read_header(&old.file, at)).transpose()?.flatten();
-        Ok(header
-            .filter(|header| header.dataset == owner.own.writer && Some(u64::from(header.chunk)) == self.number(chunk)))
+        Ok(header.filter(|header| {
+            header.origin.dataset == owner.own.writer && Some(u64::from(header.origin.chunk)) == self.number(chunk)
+        }))
     }
 
     /// The number that slot headers give a chunk, and after which its slot has its place.
@@ -192,7 +193,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     }
 
     fn fixed_slots(&self) -> Option<Slots> {
-        self.slots.filter(|slots| slots.fixed && self.headed)
+        self.slots.filter(|slots| slots.are_fixed() && self.headed)
     }
 
     /// Where the first chunk may stand.
@@ -225,7 +226,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     fn origin(&self, chunk: u64) -> Result<Option<Origin>> {
         let Some(owner) = &self.view.owner else { return Ok(None) };
         if let Some(header) = self.old_header(chunk)? {
-            return Ok(Some(origin_of(&header)));
+            return Ok(Some(header.origin));
         }
         let follows = || {
             let map = owner.map.as_ref()?;
@@ -251,7 +252,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     fn origin_of_another(&self) -> Result<Origin> {
         for &chunk in self.old.iter().flat_map(|old| old.chunks.keys()) {
             if let Some(header) = self.old_header(chunk)? {
-                return Ok(origin_of(&header));
+                return Ok(header.origin);
             }
         }
         Err(Error::conflict(&self.path, "lost its slot headers while it was edited"))
@@ -320,18 +321,6 @@ impl Old {
         let chunks = entries.collect::<Result<_>>()?;
         let index = index.parts();
         Ok(Some(Self { file, chunks, index }))
-    }
-}
-
-fn origin_of(header: &SlotHeader) -> Origin {
-    Origin {
-        dataset: header.dataset,
-        shard: header.shard,
-        chunk: header.chunk,
-        first_frame: header.first_frame,
-        frames: header.frames,
-        frames_came: header.frames_came,
-        checksum_in_payload: false,
     }
 }
 

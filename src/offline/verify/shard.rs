@@ -200,16 +200,8 @@ impl ShardCheck<'_> {
     fn expected(&self, index: &Index) -> Option<ExpectedHeaders<'_>> {
         let image = self.image?;
         let map = image.map.as_ref()?;
-        Some(ExpectedHeaders {
-            own: &image.own,
-            map,
-            position: self.position,
-            shard: map.shard_number(self.position)?,
-            chunks: map.chunks_of(self.position),
-            index_bytes: index.parts().iter().map(|part| part.nbytes).sum(),
-            index_location: self.array.layout().index_location()?,
-            payload_bytes_max: self.array.encoded_bytes_max(),
-        })
+        let index_bytes = index.parts().iter().map(|part| part.nbytes).sum();
+        ExpectedHeaders::new(self.array, &image.own, map, self.position, index_bytes)
     }
 
     fn chunk(
@@ -250,12 +242,12 @@ impl ShardCheck<'_> {
         }
         if let Some(objection) = expected.objection(&header, at) {
             self.damage(Some(chunk), format!("its slot header is wrong: {objection}"));
-        } else if expected.map.chunk_number(self.position, &place) != Some(header.chunk.into())
+        } else if expected.map.chunk_number(self.position, &place) != Some(header.origin.chunk.into())
             || header.nbytes != range.nbytes
         {
             let what = format!(
                 "the index names {} bytes of chunk {chunk}, the slot header before them {} bytes of chunk {}",
-                range.nbytes, header.nbytes, header.chunk
+                range.nbytes, header.nbytes, header.origin.chunk
             );
             self.damage(Some(chunk), what);
         } else if readable && !header.vouches_for(&worker.encoded) {
@@ -320,7 +312,7 @@ impl ShardCheck<'_> {
             expected.map.chunk_number(self.position, &place)
         };
         let named: HashSet<u64> = entries.iter().filter_map(|(chunk, _)| number(*chunk)).collect();
-        let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.chunk))).count();
+        let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.origin.chunk))).count();
         let twice = whole.len() - unnamed;
         let is_of_level = self.image.is_some_and(|image| image.own.level_of.is_some() && image.own.recovered);
         let chunks = count_that(unnamed, "chunk", IS);
