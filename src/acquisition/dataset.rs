@@ -61,7 +61,7 @@ impl Dataset {
     /// [`Error::Exists`] for a dataset that is there, [`Error::Conflict`] for anything else that stands there,
     /// [`Error::Locked`] while a dataset there is being written; [`Error::Io`] when the system refuses something.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self::of(Root::create(path.as_ref(), false, true)?))
+        Ok(Self::of(Root::create(path.as_ref(), false)?))
     }
 
     /// Creates the dataset `path`, and replaces a dataset that is in the way. Anything else is never replaced.
@@ -70,7 +70,7 @@ impl Dataset {
     ///
     /// As [`create`](Self::create); [`Error::Locked`] when somebody writes what is to be replaced.
     pub fn create_or_replace(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self::of(Root::create(path.as_ref(), true, true)?))
+        Ok(Self::of(Root::create(path.as_ref(), true)?))
     }
 
     /// Creates a dataset in a storage of the caller's own.

@@ -72,8 +72,9 @@ enum Location {
 }
 
 impl Root {
-    pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
-        Self::create_at(path, false, overwrite, several)
+    /// A dataset of several images.
+    pub(crate) fn create(path: &Path, overwrite: bool) -> Result<Self> {
+        Self::create_at(path, false, overwrite, true)
     }
 
     fn create_at(path: &Path, at_key: bool, overwrite: bool, several: bool) -> Result<Self> {
@@ -86,7 +87,7 @@ impl Root {
         Ok(Self::new(location, uuid, several))
     }
 
-    /// The same of one image, perhaps within groups that were looked at.
+    /// A dataset of one image, perhaps within groups that were looked at.
     pub(crate) fn create_within(path: &Path, around: Option<&Around>, overwrite: bool) -> Result<Self> {
         let place = around.map_or(path, |around| &around.path);
         let mut root = Self::create_at(place, around.is_some(), overwrite, false)?;
