@@ -162,12 +162,7 @@ impl ProvisionalEncoder {
             return Ok(true);
         }
         let payload = &mut self.sealed[HEADER_BYTES..];
-        let nbytes = if self.encoder.copies() {
-            payload[..raw_bytes].copy_from_slice(raw);
-            self.encoder.seal(raw_bytes, payload)
-        } else {
-            self.encoder.encode_part(raw, payload)?
-        };
+        let nbytes = self.encoder.encode_part(raw, payload)?;
         let (across, chunk) = plan.slot_of(state.first_chunk, tile);
         let origin = shared.origin(state, cell, across, chunk);
         let header = header(&origin, &self.sealed[HEADER_BYTES..HEADER_BYTES + nbytes]);
