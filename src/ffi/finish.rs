@@ -17,7 +17,7 @@ use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::report::sw_summary;
 use super::status::{Outcome, SW_ERROR_BUSY, SW_ERROR_IO, SW_ERROR_NOT_ENDED, boundary, refuse, sw_status, told};
 use crate::acquisition::Acquisition;
-use crate::error::{Error, caught};
+use crate::error::{Error, caught, caught_call};
 use crate::stats::Summary;
 use crate::sync::Unpoisoned;
 use crate::words::of_system;
@@ -66,10 +66,7 @@ fn end(runs: &[Arc<Run>]) {
     for run in runs {
         run.ending.state().outcome.get_or_insert(Finished { summary: None, error: Some(Error::Ended) });
         // Whoever waits for the end shall not wait for ever, whatever comes of this.
-        drop(caught(|| {
-            run.engine.tell_end();
-            Ok(())
-        }));
+        drop(caught_call(|| run.engine.tell_end()));
         run.ending.state().end_is_told = true;
         run.ending.ended.notify_all();
     }
