@@ -128,28 +128,28 @@ impl RingBuffers {
         bytes: usize,
         keep: impl Any + Send + Sync,
     ) -> Result<Self> {
-        let refuse = |value: &dyn fmt::Display, reason: String| Err(Error::config("own_buffers", value, reason));
+        let refuse = |value: String, reason: String| Err(Error::config("own_buffers", value, reason));
         if bytes == 0 || places.is_empty() {
-            let value = format_args!("{} buffers of {bytes} bytes", places.len());
-            return refuse(&value, "a ring needs buffers, and a buffer bytes".into());
+            let value = format!("{} buffers of {bytes} bytes", places.len());
+            return refuse(value, "a ring needs buffers, and a buffer bytes".into());
         }
         let mut sorted: Vec<_> = places.iter().map(|place| place.addr().get()).collect();
         let alignment = alignment(bytes);
         if let Some(at) = sorted.iter().position(|address| address % alignment != 0) {
-            let value = format_args!("{:#x}", sorted[at]);
-            return refuse(&value, format!("buffer {at} must start on a multiple of {alignment} bytes"));
+            let value = format!("{:#x}", sorted[at]);
+            return refuse(value, format!("buffer {at} must start on a multiple of {alignment} bytes"));
         }
         if let Some(at) =
             sorted.iter().position(|address| address.checked_add(bytes).is_none_or(|end| end > isize::MAX as usize))
         {
-            let value = format_args!("{bytes} bytes from {:#x} on", sorted[at]);
-            return refuse(&value, format!("buffer {at} does not fit the address space"));
+            let value = format!("{bytes} bytes from {:#x} on", sorted[at]);
+            return refuse(value, format!("buffer {at} does not fit the address space"));
         }
         sorted.sort_unstable();
         let ends_before = |pair: &[usize]| pair[0] + bytes <= pair[1];
         if let Some(pair) = sorted.windows(2).find(|pair| !ends_before(pair)) {
-            let value = format_args!("{:#x} and {:#x}", pair[0], pair[1]);
-            return refuse(&value, format!("buffers of {bytes} bytes that start there overlap"));
+            let value = format!("{:#x} and {:#x}", pair[0], pair[1]);
+            return refuse(value, format!("buffers of {bytes} bytes that start there overlap"));
         }
         Ok(Self { places: places.into(), bytes, _claim: None, _keep: Box::new(keep) })
     }

@@ -75,7 +75,7 @@ pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> R
 
 pub(super) fn refuse_label(config: &Config) -> Result<()> {
     config.label.as_ref().map_or(Ok(()), |label| {
-        let value = format_args!("{} colors and {} properties", label.colors.len(), label.properties.len());
+        let value = format!("{} colors and {} properties", label.colors.len(), label.properties.len());
         let reason = "labels are an image of a dataset of several images, named IMAGE/labels/NAME";
         Err(Error::config("label", value, reason))
     })

@@ -325,7 +325,7 @@ impl SpecRequest<'_> {
             return Err(Error::config("volume.minishard_bits", minishard_bits, reason));
         }
         if preshift_bits + minishard_bits + shard_bits > ID_BITS {
-            let value = format_args!("{preshift_bits} + {minishard_bits} + {shard_bits}").to_string();
+            let value = format!("{preshift_bits} + {minishard_bits} + {shard_bits}");
             let reason = "preshift_bits, minishard_bits and shard_bits are at most 64 together";
             return Err(Error::config("volume.shard_bits", value, reason));
         }
