@@ -215,7 +215,7 @@ impl Array {
 
     /// Chunks that the file at a position names, wherever they belong.
     fn named_chunks(&self, position: &[u64]) -> Result<u64> {
-        let Some((file, _)) = self.open_file(position)? else { return Ok(0) };
+        let Some(file) = self.open_file(position)? else { return Ok(0) };
         if !self.layout().has_index() {
             return Ok(1);
         }
@@ -252,7 +252,7 @@ impl Array {
 
     /// The places of the chunks that the file at a position names, in the grid of chunks.
     fn chunk_positions(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
-        let Some((file, _)) = self.open_file(position)? else { return Ok(Vec::new()) };
+        let Some(file) = self.open_file(position)? else { return Ok(Vec::new()) };
         if !self.layout().has_index() {
             return Ok(vec![position.to_vec()]);
         }

@@ -108,9 +108,9 @@ impl Array {
     ///
     /// An entry of a damaged index is an error here: who copies chunks must not leave one out silently.
     pub(crate) fn file_chunks(&self, position: &[u64]) -> Result<Option<FileChunks>> {
-        let Some((file, whole)) = self.open_file(position)? else { return Ok(None) };
+        let Some(file) = self.open_file(position)? else { return Ok(None) };
         let ranges = match self.layout().table() {
-            None => vec![Some(whole)],
+            None => vec![Some(file.whole())],
             Some(_) => {
                 let index = self.read_index(&file, position, None)?;
                 index.refuse_overlaps(&file)?;
@@ -139,7 +139,7 @@ impl Array {
             }
         };
         positions.par_iter().try_for_each(|position| match self.open_file(position)? {
-            Some((file, _)) => self.read_index(&file, position, None)?.refuse_overlaps(&file),
+            Some(file) => self.read_index(&file, position, None)?.refuse_overlaps(&file),
             None => Ok(()),
         })
     }
@@ -152,7 +152,7 @@ impl Array {
     pub fn stored_chunks(&self) -> Result<u64> {
         let count = |position: &Vec<u64>| match self.open_file(position)? {
             None => Ok(0),
-            Some((file, _)) if self.layout().has_index() => {
+            Some(file) if self.layout().has_index() => {
                 Ok(self.read_index(&file, position, None)?.entries().filter(|(_, range)| range.is_ok()).count() as u64)
             }
             Some(_) => Ok(1),
@@ -200,16 +200,12 @@ impl Array {
         Ok(None)
     }
 
-    /// The file at a position and the part of it that is the array's.
-    pub(crate) fn open_file(&self, position: &[u64]) -> Result<Option<(ShardFile, Range)>> {
-        let Some(manifest) = self.manifest() else {
-            let file = self.open_packed_or_not(self.file_path(position))?;
-            return Ok(file.map(|file| {
-                let whole = file.whole();
-                (file, whole)
-            }));
-        };
-        manifest.open_chunk(position, self.layout())
+    /// The file at a position, of which the part that is the array's is meant.
+    pub(crate) fn open_file(&self, position: &[u64]) -> Result<Option<ShardFile>> {
+        match self.manifest() {
+            Some(manifest) => manifest.open_chunk(position, self.layout()),
+            None => self.open_packed_or_not(self.file_path(position)),
+        }
     }
 }
 

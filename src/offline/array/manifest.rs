@@ -30,7 +30,7 @@ use crate::geometry::{linear, position};
 use crate::offline::array::shard_file::ShardFile;
 use crate::replaceable::has_document;
 use crate::sync::Unpoisoned;
-use crate::words::{Plain, quoted};
+use crate::words::{plain, quoted};
 
 /// Whether manifests may name any file; see [`follow_manifests_anywhere`].
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
@@ -90,7 +90,7 @@ impl ChunkManifest {
         let origin = match value {
             Value::Object(_) => {
                 let read = (&mut table).deserialize(value);
-                read.map_err(|error| Error::format(&array, format!("the manifest: {}", Plain(error))))?;
+                read.map_err(|error| Error::format(&array, format!("the manifest: {}", plain(error))))?;
                 "inlined".to_owned()
             }
             Value::String(path) => {
@@ -103,7 +103,7 @@ impl ChunkManifest {
                 };
                 let mut json = serde_json::Deserializer::from_slice(&bytes);
                 let read = (&mut table).deserialize(&mut json).and_then(|()| json.end());
-                read.map_err(|error| Error::format(&file, Plain(error).to_string()))?;
+                read.map_err(|error| Error::format(&file, plain(error)))?;
                 path.clone()
             }
             other => {
@@ -186,9 +186,9 @@ impl ChunkManifest {
         Err(Error::unsupported(&self.folder, reason))
     }
 
-    /// The file that holds the chunk at a position, and the chunk's range in it; `None` for a chunk that was never
+    /// The file that holds the chunk at a position, of which the chunk is meant; `None` for a chunk that was never
     /// written.
-    pub(crate) fn open_chunk(&self, position: &[u64], layout: &Layout) -> Result<Option<(ShardFile, Range)>> {
+    pub(crate) fn open_chunk(&self, position: &[u64], layout: &Layout) -> Result<Option<ShardFile>> {
         let grid = layout.file_grid();
         // An array without dimensions has one chunk, which a reader calls the first of one dimension.
         let wanted = if grid.is_empty() { 0 } else { linear(position, &grid) };
@@ -213,7 +213,7 @@ impl ChunkManifest {
             );
             return Err(Error::format(file.path(), reason));
         };
-        Ok(Some((file.with_part(range), range)))
+        Ok(Some(file.with_part(range)))
     }
 }
 

@@ -76,7 +76,7 @@ impl Array {
             && shape.len() == array.len()
             && ends.zip(array).all(|(end, length)| end.is_some_and(|end| end <= *length));
         if !inside {
-            let value = format_args!("{shape:?} from {start:?}").to_string();
+            let value = format!("{shape:?} from {start:?}");
             return Err(Error::config("region", value, format!("the array's shape is {array:?}")));
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Geometry<'_> {
         files.into_par_iter().try_for_each_init(
             || None,
             |worker, (position, mut wanted)| {
-                let Some((file, whole)) = self.array.open_file(&position)? else {
+                let Some(file) = self.array.open_file(&position)? else {
                     wanted.iter_mut().for_each(|chunk| self.fill(chunk));
                     return Ok(());
                 };
@@ -134,7 +134,7 @@ impl Geometry<'_> {
                     }
                     // Without shards, the file is the chunk, or the part of it that a manifest names.
                     false => wanted.iter_mut().try_for_each(|chunk| {
-                        self.read_chunk(&area, worker, &file, whole, chunk)
+                        self.read_chunk(&area, worker, &file, file.whole(), chunk)
                             .map_err(|error| at_chunk(error, &file, &chunk.chunk))
                     }),
                 }

@@ -66,7 +66,7 @@ impl Change {
     pub(super) fn shard(&self, position: &[u64], chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
         let path = self.target.file_path(position);
         let in_place = self.source.folder() == self.target.folder();
-        if !in_place && let Some((file, _)) = self.target.open_file(position)? {
+        if !in_place && let Some(file) = self.target.open_file(position)? {
             let index = self.target.read_index(&file, position, None)?;
             return Ok(ShardOutcome::Found { chunks: index.entries().count() as u64 });
         }

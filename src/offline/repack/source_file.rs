@@ -23,14 +23,14 @@ pub(super) struct SourceFile {
 
 impl SourceFile {
     pub(super) fn open(source: &Array, position: &[u64]) -> Result<Option<Self>> {
-        let Some((file, whole)) = source.open_file(position)? else { return Ok(None) };
+        let Some(file) = source.open_file(position)? else { return Ok(None) };
         let index = source.layout().has_index().then(|| source.read_index(&file, position, None)).transpose()?;
         // Who copies chunks must not leave one out silently.
         if let Some(reason) = index.iter().flat_map(Index::broken).next() {
             return Err(Error::format(file.path(), reason));
         }
         index.iter().try_for_each(|index| index.refuse_overlaps(&file))?;
-        Ok(Some(Self { path: file.path().to_path_buf(), len: file.len(), whole, index }))
+        Ok(Some(Self { path: file.path().to_path_buf(), len: file.len(), whole: file.whole(), index }))
     }
 
     pub(super) fn range(&self, entry: u64) -> Result<Option<Range>> {

@@ -397,7 +397,7 @@ impl<'a> CheckRun<'a> {
         let one = |position: &Vec<u64>| {
             self.check.counters.go_on()?;
             let file = match array.open_file(position) {
-                Ok(Some((file, _))) => file,
+                Ok(Some(file)) => file,
                 Ok(None) => return Ok(()),
                 Err(Error::Unsupported { reason, .. }) => {
                     sums.unchecked.fetch_add(1, Relaxed);
