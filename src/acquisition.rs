@@ -379,7 +379,7 @@ impl Acquisition {
                 0 => "the configuration has no record fields".to_owned(),
                 _ => format!("the configuration's record fields are {}", names.join(", ")),
             };
-            Error::Record { field: quoted(name).to_string(), reason }
+            Error::Record { field: quoted(name), reason }
         })
     }
 

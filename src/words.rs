@@ -1,6 +1,6 @@
 //! Numbers and quotations in sentences, and what others say, in words of their users.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::path::Path;
 
 /// A number with what it counts: `1 file`, `2 files`.
@@ -42,6 +42,11 @@ pub fn quoted(text: impl AsRef<str>) -> String {
     quoted + "\""
 }
 
+/// Such texts, one after the other.
+pub(crate) fn quoted_list(texts: impl IntoIterator<Item: AsRef<str>>) -> String {
+    texts.into_iter().map(quoted).collect::<Vec<_>>().join(", ")
+}
+
 /// A node of a tree by its name, in quotes: that of the root is empty.
 pub(crate) fn node(name: &str) -> String {
     if name.is_empty() { "the root".to_owned() } else { quoted(name) }
@@ -59,9 +64,21 @@ pub fn of_system(said: impl Display) -> String {
 }
 
 /// What a reader of documents says is wrong with one, in words of the documents rather than of Rust.
-pub(crate) struct Plain<E>(pub(crate) E);
+pub(crate) fn plain(said: impl Display) -> String {
+    let mut text = WORDS.iter().fold(said.to_string(), |text, (from, to)| text.replace(from, to));
+    // Their names are nobody's but Rust's.
+    for (kind, meant) in [("expected struct ", "expected an object"), ("expected enum ", "expected one of its values")]
+    {
+        while let Some(at) = text.find(kind) {
+            let name = &text[at + kind.len()..];
+            let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+            text.replace_range(at..at + kind.len() + end, meant);
+        }
+    }
+    text
+}
 
-/// Its words, and those that are meant: what comes first is replaced first.
+/// A reader's words, and those that are meant: what comes first is replaced first.
 const WORDS: [(&str, &str); 34] = [
     ("EOF while parsing a value", "the text ends where a value is due"),
     ("EOF while parsing an", "the text ends within an"),
@@ -98,23 +115,6 @@ const WORDS: [(&str, &str); 34] = [
     ("expected f64", "expected a number"),
     ("expected f32", "expected a number"),
 ];
-
-impl<E: Display> Display for Plain<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = WORDS.iter().fold(self.0.to_string(), |text, (from, to)| text.replace(from, to));
-        // Their names are nobody's but Rust's.
-        for (kind, meant) in
-            [("expected struct ", "expected an object"), ("expected enum ", "expected one of its values")]
-        {
-            while let Some(at) = text.find(kind) {
-                let name = &text[at + kind.len()..];
-                let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
-                text.replace_range(at..at + kind.len() + end, meant);
-            }
-        }
-        f.write_str(&text)
-    }
-}
 
 /// The part of the library whose module a log line comes from.
 pub fn log_source(module: &str) -> &str {

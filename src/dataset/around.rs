@@ -17,7 +17,7 @@ use crate::format::zarr3::DOCUMENT;
 use crate::format::{consolidated, rules, zarr3};
 use crate::fs::{absolute, folders_above, make_file};
 use crate::json;
-use crate::words::{Plain, quoted};
+use crate::words::{plain, quoted};
 
 /// The group of an image's labels, and its list of them.
 const LABELS: &str = "labels";
@@ -170,7 +170,7 @@ fn read(path: &Path) -> Result<Option<Value>> {
     let bytes = fs::File::open(path).and_then(|file| json::bounded(&file, json::DOCUMENT_BYTES_MAX));
     let bytes = bytes.map_err(|error| Error::io("read", path, error))?;
     let bytes = bytes.map_err(|len| Error::format(path, format!("has {len} bytes, which no metadata needs")))?;
-    json::parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {}", Plain(error))))
+    json::parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {}", plain(error))))
 }
 
 /// What to say of a group that lists what is in it.

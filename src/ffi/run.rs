@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::fs::system::path_of_bytes;
 use crate::json as exact;
 use crate::record::{Record, RecordColumn};
-use crate::words::{Plain, quoted};
+use crate::words::{plain, quoted};
 
 /// As a frame number: one more than the largest number that was committed so far, or that sw_append let go. A frame
 /// for which sw_acquire found no buffer has no number, and the next one that is committed comes in its place. Only
@@ -439,7 +439,7 @@ pub unsafe extern "C" fn sw_set_attribute(
         let value = exact::parse(json.as_bytes()).map_err(|error| match exact::too_deep(&error) {
             Some(reason) => Error::config("attribute", quoted(key), reason).into(),
             None => {
-                told(SW_ERROR_ARGUMENT, format_args!("the value of {} is not JSON: {}", quoted(key), Plain(&error)))
+                told(SW_ERROR_ARGUMENT, format_args!("the value of {} is not JSON: {}", quoted(key), plain(&error)))
             }
         })?;
         if let Some((_, token)) = exact::beyond_json(&value) {

@@ -8,7 +8,7 @@ use super::layout::product;
 use crate::config::IndexLocation;
 use crate::error::Refusal;
 use crate::json::render_line;
-use crate::words::Plain;
+use crate::words::plain;
 
 /// A document's key and what it says.
 pub(crate) type Document = (String, Value);
@@ -75,7 +75,7 @@ pub(super) fn check_sizes(document: &Value, names: &[&str]) -> Result<(), Refusa
 /// Why what a document says is not of the kind that is expected. Numbers that 64 bits don't hold, which are texts here
 /// (see `json`), are told as they are written; an array of such a length may be right.
 pub(super) fn unlike(error: &serde_json::Error) -> Refusal {
-    let reason = Plain(error).to_string();
+    let reason = plain(error);
     let Some((before, rest)) = reason.split_once("string \"\\0") else { return reason.into() };
     let Some((token, after)) = rest.split_once('"') else { return reason.into() };
     if token.bytes().all(|byte| byte.is_ascii_digit()) {

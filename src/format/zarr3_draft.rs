@@ -28,7 +28,7 @@ use crate::config::{Codec, Compressor, Dialect};
 use crate::dtype::ElementType;
 use crate::error::{Error, Refusal, Result};
 use crate::json::render_line;
-use crate::words::{Plain, quoted};
+use crate::words::{plain, quoted};
 
 /// What an entry point document calls the format.
 const PROTOCOL: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
@@ -249,7 +249,7 @@ fn shards(transformers: &[Value]) -> Result<Option<Vec<u64>>, Refusal> {
             "storage transformer {transformer} is not read here; {SHARDING} of type indexed is"
         ))
     };
-    let parsed = Transformer::deserialize(transformer).map_err(|error| format!("{}: {}", refused(), Plain(error)))?;
+    let parsed = Transformer::deserialize(transformer).map_err(|error| format!("{}: {}", refused(), plain(error)))?;
     if parsed.extension != SHARDING || parsed.kind != "indexed" {
         return Err(refused());
     }

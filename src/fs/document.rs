@@ -18,7 +18,7 @@ use crate::format::zip::Content;
 use crate::format::zip::parse::{Entry, Method};
 use crate::json::bounded;
 pub(crate) use crate::json::{DOCUMENT_BYTES_MAX, beyond_json, parse, render, render_line};
-use crate::words::Plain;
+use crate::words::plain;
 
 /// A larger OME-XML is passed over.
 pub(crate) const XML_BYTES_MAX: u64 = 64 << 20;
@@ -51,7 +51,7 @@ fn unparsed(error: &serde_json::Error) -> Refusal {
     } else if LONE_SURROGATES.iter().any(|start| text.starts_with(start)) {
         unsupported("has a string with half of a surrogate pair")
     } else {
-        format!("is not JSON: {}", Plain(error)).into()
+        format!("is not JSON: {}", plain(error)).into()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::format::layout::{Files, Layout};
 use crate::format::{Metadata, fill_value, zarr2, zarr3};
 use crate::fs::document::render_line;
 use crate::fs::{document, look};
-use crate::words::quoted;
+use crate::words::{quoted, quoted_list};
 
 /// A group whose consolidated metadata are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ fn of_group(group: &Path, within: &Path, nodes: &[&Path]) -> Vec<Stale> {
     let names = names.filter(|name| is_within(name) || (name.is_empty() && within == group));
     all.extend(names.filter_map(|name| {
         let what = different(&said, group, name).ok()??;
-        let node = if name.is_empty() { "the group itself".to_owned() } else { quoted(name).to_string() };
+        let node = if name.is_empty() { "the group itself".to_owned() } else { quoted(name) };
         Some(format!("say that {node} has {what}"))
     }));
     let of_nodes = nodes.iter().filter_map(|node| Some((node, node.strip_prefix(group).ok()?.to_str()?)));
@@ -198,9 +198,10 @@ fn names(layout: &Layout) -> Option<&Vec<String>> {
 
 /// The same in words.
 fn named(layout: &Layout) -> String {
-    let list = |names: &Vec<String>| names.iter().map(|name| quoted(name).to_string()).collect::<Vec<_>>().join(", ");
-    names(layout)
-        .map_or_else(|| "dimensions without names".to_owned(), |names| format!("dimensions named {}", list(names)))
+    names(layout).map_or_else(
+        || "dimensions without names".to_owned(),
+        |names| format!("dimensions named {}", quoted_list(names)),
+    )
 }
 
 fn has_same_files(one: &Layout, other: &Layout) -> bool {

@@ -13,7 +13,7 @@ use super::multiscales::{self, Dataset, Multiscale, SYSTEMS, TRANSFORMATIONS};
 use super::placement::{self, OF_PARTS};
 use crate::config::OmeVersion;
 use crate::json::render_line;
-use crate::words::quoted;
+use crate::words::{quoted, quoted_list};
 
 /// The keys of a coordinate system that 0.6 speaks of.
 const OF_SYSTEM: [&str; 2] = ["name", "axes"];
@@ -46,8 +46,7 @@ fn convert_image(image: &mut Value, to: OmeVersion) -> Result<Vec<String>, Strin
     }
     let mut lost = lost(said, to);
     if !keys.is_empty() {
-        let keys: Vec<_> = keys.iter().map(|key| quoted(key).to_string()).collect();
-        lost.push(format!("what its transformations say of {}", keys.join(", ")));
+        lost.push(format!("what its transformations say of {}", quoted_list(keys)));
     }
     [SYSTEMS, TRANSFORMATIONS, "axes"].iter().for_each(|key| drop(image.shift_remove(*key)));
     multiscales::put_axes(image, Value::Array(axes), to);
@@ -62,9 +61,8 @@ fn lost(image: Multiscale<'_>, to: OmeVersion) -> Vec<String> {
     let is_further = multiscales::list(image.0, SYSTEMS).len() > 1
         || multiscales::list(image.0, TRANSFORMATIONS).iter().any(|way| way.get("output").is_some());
     let keys = image.system().and_then(Value::as_object).into_iter().flat_map(Map::keys);
-    let more: Vec<_> =
-        keys.filter(|key| !OF_SYSTEM.contains(&key.as_str())).map(|key| quoted(key).to_string()).collect();
-    let more = (!more.is_empty()).then(|| format!("what its coordinate system says of {}", more.join(", ")));
+    let more = quoted_list(keys.filter(|key| !OF_SYSTEM.contains(&key.as_str())));
+    let more = (!more.is_empty()).then(|| format!("what its coordinate system says of {more}"));
     is_further.then(|| "further coordinate systems".to_owned()).into_iter().chain(more).collect()
 }
 

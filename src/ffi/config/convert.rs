@@ -23,7 +23,7 @@ use crate::ffi::status::SW_ERROR_ARGUMENT;
 use crate::format::rules;
 use crate::pixels::{Flip, Orientation};
 use crate::record::RECORD_FIELDS_MAX;
-use crate::words::Plain;
+use crate::words::plain;
 
 /// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
 ///
@@ -119,7 +119,7 @@ fn refuse_beside_document(fields: &Config) -> Outcome<()> {
 
 /// What a JSON text holds. `name`: what the caller knows it by.
 pub(in crate::ffi) fn from_json<T: DeserializeOwned>(text: &str, name: &str) -> Outcome<T> {
-    let wrong = |error| told(SW_ERROR_CONFIG, format_args!("{name}, read as JSON: {}", Plain(error)));
+    let wrong = |error| told(SW_ERROR_CONFIG, format_args!("{name}, read as JSON: {}", plain(error)));
     serde_json::from_str(text).map_err(wrong)
 }
 
@@ -133,7 +133,7 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
         // Its own text shows the line of the document, and has several of its own.
         let before = error.span().and_then(|span| document.get(..span.start)).unwrap_or_default();
         let (line, column) = (before.split('\n').count(), before.chars().rev().take_while(|&c| c != '\n').count() + 1);
-        let reason = Plain(error.message());
+        let reason = plain(error.message());
         told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {reason} at line {line} column {column}"))
     });
     #[cfg(not(feature = "toml"))]
@@ -370,7 +370,7 @@ unsafe fn channels(config: &sw_config, dims: &[Dim]) -> Outcome<Vec<Channel>> {
             return refuse!(SW_ERROR_CONFIG, "sw_config.channel_count = {count}: {reason}");
         }
         Some(Dim { size: Some(size), name, .. }) if count as u64 > *size => {
-            let reason = format_args!("dimension {name} has {size} elements; give as many channels, or none");
+            let reason = format!("dimension {name} has {size} elements; give as many channels, or none");
             return refuse!(SW_ERROR_CONFIG, "sw_config.channel_count = {count}: {reason}");
         }
         _ => {}

@@ -20,7 +20,7 @@ use crate::ome::grid::PixelGrid;
 use crate::ome::levels;
 use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
 use crate::ome::units::Length;
-use crate::words::{quoted, shell_word};
+use crate::words::{quoted, quoted_list, shell_word};
 
 const NAMES_MAX: usize = 20;
 
@@ -82,10 +82,9 @@ impl MultiscaleImage {
                 Err(Error::not_found(path, format!("{reason}{}", call.unwrap_or_default())))
             }
             several => {
-                let names: Vec<_> =
-                    several.iter().take(NAMES_MAX).map(|(node, _)| quoted(&node.name).to_string()).collect();
+                let names = quoted_list(several.iter().take(NAMES_MAX).map(|(node, _)| &node.name));
                 let more = if several.len() > NAMES_MAX { ", …" } else { "" };
-                let (count, names) = (several.len(), names.join(", "));
+                let count = several.len();
                 let reason = format!("holds {count} images; name the path of one: {names}{more}");
                 Err(Error::not_found(path, reason))
             }

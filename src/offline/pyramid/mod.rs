@@ -39,7 +39,7 @@ use crate::offline::repack::lanes::ShardLanes;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{RepackSummary, documents, lock, space};
 use crate::sync::Unpoisoned;
-use crate::words::quoted;
+use crate::words::{quoted, quoted_list};
 use image::{MultiscaleImage, NewLevel, group};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 use publish::{Earlier, Publication};
@@ -137,8 +137,7 @@ impl Pyramid {
         }
         let mut notes: Vec<_> = self.note_of_method().into_iter().chain(self.note_of_removed()).collect();
         for (NewLevel { told, .. }, own) in levels.iter().zip(own).filter(|(_, own)| !own.is_empty()) {
-            let keys: Vec<_> = own.keys().map(|key| quoted(key).to_string()).collect();
-            let (level, keys) = (quoted(&told.path), keys.join(", "));
+            let (level, keys) = (quoted(&told.path), quoted_list(own.keys()));
             notes.push(format!("{level} keeps its attributes ({keys}), also those that speak of its old pixels"));
         }
         notes.extend(labels::notes(&image.root, levels.len(), options));
@@ -154,19 +153,20 @@ impl Pyramid {
     }
 
     fn note_of_kept(&self) -> Option<String> {
-        let kept: Vec<_> = self.publication.image.datasets[1..].iter().map(|path| quoted(path).to_string()).collect();
+        let kept = &self.publication.image.datasets[1..];
         let (of, stay) = if kept.len() == 1 { ("level", "stays as it is") } else { ("levels", "stay as they are") };
         let help = "level 0 is small enough without more, and the option `levels` makes some all the same";
-        (!kept.is_empty()).then(|| format!("the {of} {} {stay}: {help}", kept.join(", ")))
+        (!kept.is_empty()).then(|| format!("the {of} {} {stay}: {help}", quoted_list(kept)))
     }
 
     fn note_of_removed(&self) -> Option<String> {
         let stays = |path: &&String| self.publication.levels.iter().any(|level| level.told.path == **path);
-        let removed: Vec<_> =
-            self.earlier.replaced.iter().filter(|path| !stays(path)).map(|path| quoted(path).to_string()).collect();
+        let removed: Vec<_> = self.earlier.replaced.iter().filter(|path| !stays(path)).collect();
         let (of, are) = if removed.len() == 1 { ("level", "is") } else { ("levels", "are") };
-        let names = removed.join(", ");
-        (!removed.is_empty()).then(|| format!("the {of} {names} {are} removed: the image gets fewer than it has"))
+        (!removed.is_empty()).then(|| {
+            let names = quoted_list(&removed);
+            format!("the {of} {names} {are} removed: the image gets fewer than it has")
+        })
     }
 
     fn method(&self) -> Method {

@@ -29,7 +29,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::promises::Broken;
-use crate::words::quoted;
+use crate::words::{quoted, quoted_list};
 
 #[derive(Debug)]
 pub(super) struct ArrayJob {
@@ -282,8 +282,7 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
             Err(Error::config("dialect", to, reason))
         }
         _ => {
-            let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| quoted(name).to_string()).collect();
-            let (names, place) = (listed.join(", "), nodes[0].path.display());
+            let (names, place) = (quoted_list(names.iter().take(NAMES_MAX)), nodes[0].path.display());
             let reason = match scales && rules(selection.options.to()).plain_files {
                 true => format!(
                     "only one scale of a volume becomes {to} in a call, and {names} are there: choose it with the \

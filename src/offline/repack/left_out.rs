@@ -18,7 +18,7 @@ use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, format_at, has_node};
 use crate::offline::promises::Broken;
-use crate::words::{count, quoted};
+use crate::words::{count, quoted, quoted_list};
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
@@ -112,8 +112,7 @@ impl LeftOut {
                 Some(format!("{} is not repacked, and left out: it can't stay what it is in {to}", called(name)))
             }
             several => {
-                let listed: Vec<_> = self.names().take(NAMES_MAX).map(|name| quoted(name).to_string()).collect();
-                let listed = listed.join(", ");
+                let listed = quoted_list(self.names().take(NAMES_MAX));
                 let more = match several.len().saturating_sub(NAMES_MAX) {
                     0 => String::new(),
                     more => format!(" and {}", count(more, "other")),

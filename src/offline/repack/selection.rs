@@ -171,7 +171,7 @@ fn is_of_link(error: &Error) -> bool {
 }
 
 fn named(name: &str) -> String {
-    if name.is_empty() { "the array at its root, which is \"/\"".to_owned() } else { quoted(name).to_string() }
+    if name.is_empty() { "the array at its root, which is \"/\"".to_owned() } else { quoted(name) }
 }
 
 /// The names of arrays, and of groups where there are no arrays.

@@ -9,11 +9,11 @@ use crate::format::consolidated::OF_ZARR2;
 use crate::format::node::OF_ZARR2_NODES;
 use crate::format::{OF_DATASETS, is_of_dataset, zarr2, zarr3, zarr3_draft};
 use crate::fs::document;
-use crate::words::Plain;
+use crate::words::plain;
 
 /// What a document says that is to be the value of a key.
 pub(super) fn parse(key: &str, value: &[u8]) -> Result<Value> {
-    let wrong = |error| Error::config("key", key, format!("the new document is not JSON: {}", Plain(error)));
+    let wrong = |error| Error::config("key", key, format!("the new document is not JSON: {}", plain(error)));
     document::parse(value).map_err(wrong)
 }
 
