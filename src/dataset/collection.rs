@@ -171,7 +171,7 @@ impl Collection {
     pub(super) fn write(&mut self, to: &mut Documents) -> Result<()> {
         let fields: Vec<&Field> = self.images.iter().filter_map(|image| image.field.as_ref()).collect();
         let version = self.version.unwrap_or_default();
-        let mut root = ome::collection_attributes(version);
+        let mut root = json!({"version": version, "bioformats2raw.layout": 3});
         if let Some(plate) = &self.plate {
             let rows: BTreeSet<_> = self.changed.iter().map(|(row, _)| row).collect();
             rows.iter().try_for_each(|row| to.put(&zarr3::document_at(row), &zarr3::group(json!({}))))?;
@@ -199,7 +199,8 @@ impl Collection {
         }
         to.put(zarr3::DOCUMENT, &zarr3::group(json!({"ome": root})))?;
         let names: Vec<_> = self.series().map(|image| image.name.clone()).collect();
-        to.put(&zarr3::document_at("OME"), &zarr3::group(json!({"ome": ome::series_attributes(version, &names)})))?;
+        let series = json!({"ome": {"version": version, "series": names}});
+        to.put(&zarr3::document_at("OME"), &zarr3::group(series))?;
         let described = self.series().map(|image| (image.name.clone(), &image.config, &image.shape[..]));
         let xml = ome::xml::metadata_xml(&described.collect::<Vec<_>>());
         to.put_bytes(ome::xml::PATH, xml.into_bytes())?;

@@ -8,10 +8,8 @@ use std::time::Duration;
 use super::callback::{Context, Of};
 use super::limits::limit;
 use super::pointer::out;
-use super::registry::{Run, enter, sw_acquisition};
-use super::status::{
-    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_ENDED, SW_ERROR_NULL, SW_TIMEOUT, boundary, refuse, sw_status,
-};
+use super::registry::{Run, sw_acquisition, with_run};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_ENDED, SW_ERROR_NULL, SW_TIMEOUT, refuse, sw_status};
 use crate::events::{EventHandle, Events, call_on_events};
 use crate::fs::bell::AsRawFd;
 use crate::sync::Unpoisoned;
@@ -87,8 +85,7 @@ pub unsafe extern "C" fn sw_event_open(
     ring_mark: u64,
     descriptor: *mut i32,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { out(descriptor, "descriptor") }?;
         let handle = EventHandle::new(&run.engine, events_of(events)?, mark_of(ring_mark))?;
@@ -112,8 +109,7 @@ pub unsafe extern "C" fn sw_event_wait(
     timeout_ms: i64,
     events: *mut sw_events,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { out(events, "events") }?;
         let wait: Option<Duration> = limit(timeout_ms)?;
@@ -140,8 +136,7 @@ pub unsafe extern "C" fn sw_event_wait(
 /// Errors: SW_ERROR_ARGUMENT if it is not one of this acquisition.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_event_close(acquisition: *mut sw_acquisition, descriptor: i32) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         let handle = run.event_handle(descriptor)?;
         run.event_handles.lock().unpoisoned().retain(|other| !Arc::ptr_eq(other, &handle));
         handle.close();
@@ -162,8 +157,7 @@ pub unsafe extern "C" fn sw_on_event(
     callback: sw_event_fn,
     context: *mut c_void,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
         let (context, of) = (Context(context), Of::Dataset(run.dataset));
         Ok(call_on_events(&run.engine, events_of(events)?, mark_of(ring_mark), move |happened| {

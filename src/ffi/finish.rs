@@ -13,7 +13,7 @@ use super::callback::Wait;
 use super::end_state::Finished;
 use super::limits::limit;
 use super::pointer::{grown_out, put_text};
-use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
+use super::registry::{Held, RUNS, Run, sw_acquisition, with_run};
 use super::report::sw_summary;
 use super::status::{Outcome, SW_ERROR_BUSY, SW_ERROR_IO, SW_ERROR_NOT_ENDED, boundary, refuse, sw_status, told};
 use crate::acquisition::Acquisition;
@@ -105,9 +105,8 @@ pub(super) fn check_owner(run: &Run) -> Outcome<()> {
 /// Errors: SW_ERROR_BUSY.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_close(acquisition: *mut sw_acquisition) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
-        check_owner(&run)?;
+    with_run(acquisition, |run| {
+        check_owner(run)?;
         let _wait = Wait::for_end(run.dataset)?;
         run.engine.close_gate();
         Ok(())
@@ -136,15 +135,14 @@ pub unsafe extern "C" fn sw_finish(
     timeout_ms: i64,
     summary: *mut sw_summary,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
-        check_owner(&run)?;
+    with_run(acquisition, |run| {
+        check_owner(run)?;
         // SAFETY: as the caller promises, which is what the header says.
         let place = if summary.is_null() { None } else { Some(unsafe { grown_out(summary) }?) };
         let wait = limit(timeout_ms)?;
         let _wait = Wait::for_end(run.dataset)?;
         let claim = run.ending.claim()?;
-        begin_to_end(std::slice::from_ref(&run))?;
+        begin_to_end(std::slice::from_ref(run))?;
         let mut state = run.ending.wait(wait)?;
         state.told = true;
         let finished = state.outcome.clone();
@@ -171,15 +169,14 @@ pub unsafe extern "C" fn sw_finish(
 /// called again; SW_ERROR_BUSY in callbacks (see sw_close).
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
-        check_owner(&run)?;
+    with_run(acquisition, |run| {
+        check_owner(run)?;
         let wait = limit(timeout_ms)?;
         let _wait = Wait::for_end(run.dataset)?;
         if run.ending.abort() {
             run.engine.aborting.store(true, Relaxed);
         }
-        begin_to_end(std::slice::from_ref(&run))?;
+        begin_to_end(std::slice::from_ref(run))?;
         run.ending.wait(wait)?.told = true;
         Ok(())
     })
@@ -190,8 +187,7 @@ pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) ->
 /// Errors: SW_ERROR_NOT_ENDED; the run's error where there is no summary, as after a panic of the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_get_summary(acquisition: *mut sw_acquisition, summary: *mut sw_summary) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { grown_out(summary) }?;
         place.set(sw_summary::from(&run.summary()?));
@@ -214,8 +210,8 @@ pub unsafe extern "C" fn sw_summary_json(
     capacity: usize,
     needed: *mut usize,
 ) -> sw_status {
-    boundary(|| {
-        let document = serde_json::to_string_pretty(&enter(acquisition)?.summary()?).unwrap_or_default();
+    with_run(acquisition, |run| {
+        let document = serde_json::to_string_pretty(&run.summary()?).unwrap_or_default();
         // SAFETY: as the caller promises, which is what the header says.
         unsafe { put_text(&document, text, capacity, needed) }
     })

@@ -5,9 +5,9 @@ use std::ffi::c_void;
 
 use super::pointer::slice;
 use super::record::{record, sw_record};
-use super::registry::{enter, sw_acquisition};
+use super::registry::{sw_acquisition, with_run};
 use super::run::{count_of, sw_appended};
-use super::status::{boundary, sw_status};
+use super::status::sw_status;
 
 /// Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
 /// them, and commits a frame for each sample under the next numbers: red, green, blue, and red of the next picture.
@@ -34,8 +34,7 @@ pub unsafe extern "C" fn sw_append_interleaved(
     timeout_ms: i64,
     appended: *mut sw_appended,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         let samples = samples as usize;
         let frame = &run.engine.plan.frame;
         let given = frame.row_bytes_of(samples);
@@ -44,7 +43,7 @@ pub unsafe extern "C" fn sw_append_interleaved(
         // SAFETY: as the caller promises, which is what the header says.
         let (pixels, record, place) = unsafe {
             let pixels = slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?;
-            (pixels, self::record(record, run.record_fields())?, count_of(appended, bytes, whole, &run)?)
+            (pixels, self::record(record, run.record_fields())?, count_of(appended, bytes, whole, run)?)
         };
         run.append(place, timeout_ms, |running, buffers| {
             running.append_interleaved_within(pixels, samples, stride, record, buffers)

@@ -14,7 +14,7 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::callback::{Context, Of, in_callback};
 use super::handle::{count_forks, forks};
-use super::registry::{enter, sw_acquisition};
+use super::registry::{sw_acquisition, with_run};
 use super::status::{
     Outcome, SW_ERROR_ARGUMENT, SW_ERROR_BUSY, SW_ERROR_NULL, SW_ERROR_UNSUPPORTED, boundary, of_one_line, refuse,
     sw_status,
@@ -123,8 +123,7 @@ pub unsafe extern "C" fn sw_on_shard_closed(
     callback: sw_shard_fn,
     context: *mut c_void,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
         let (context, of) = (Context(context), Of::Dataset(run.dataset));
         run.running()?.on_shard_closed(move |key| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use super::end_state::Ending;
 use super::handle::{Entered, Registry};
 use super::loans::Loans;
-use super::status::{Outcome, SW_ERROR_ENDED, refuse};
+use super::status::{Outcome, SW_ERROR_ENDED, boundary, refuse, sw_status};
 use crate::acquisition::Acquisition;
 use crate::config::RingFull;
 use crate::engine::Engine;
@@ -100,4 +100,9 @@ impl std::ops::Deref for Running<'_> {
 
 pub(super) fn enter<'a>(acquisition: *const sw_acquisition) -> Outcome<Entered<'a, Arc<Run>>> {
     RUNS.enter(acquisition)
+}
+
+/// Runs a call with a handle, as [`boundary`] does.
+pub(super) fn with_run(acquisition: *const sw_acquisition, call: impl FnOnce(&Arc<Run>) -> Outcome<()>) -> sw_status {
+    boundary(|| call(&*enter(acquisition)?))
 }

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::pointer::{grown_out, grows, out};
-use super::registry::{enter, sw_acquisition};
-use super::status::{SW_ABORTED, SW_ERROR_ARGUMENT, SW_ERROR_NOT_FOUND, boundary, refuse, sw_status};
+use super::registry::{sw_acquisition, with_run};
+use super::status::{SW_ABORTED, SW_ERROR_ARGUMENT, SW_ERROR_NOT_FOUND, refuse, sw_status};
 use crate::stats::{Stage, Summary};
 
 /// A struct with its size, the values of these fields of another, and some more.
@@ -182,8 +182,7 @@ impl From<&Summary> for sw_summary {
 /// Errors: those of wrong arguments, and the run's own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_first_error(acquisition: *mut sw_acquisition) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         run.engine.first_error.check()?;
         // Also where there was nothing to lose.
         if run.ending.state().aborted { refuse!(SW_ABORTED, "the acquisition was aborted") } else { Ok(()) }
@@ -196,8 +195,7 @@ pub unsafe extern "C" fn sw_first_error(acquisition: *mut sw_acquisition) -> sw_
 /// not be written; those of wrong arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_first_error_frame(acquisition: *mut sw_acquisition, frame: *mut u64) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { out(frame, "frame") }?;
         match (run.engine.first_error_frame(), run.engine.first_error.get()) {
@@ -216,8 +214,7 @@ pub unsafe extern "C" fn sw_first_error_frame(acquisition: *mut sw_acquisition, 
 /// Errors: only those of wrong arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_next_number(acquisition: *mut sw_acquisition, number: *mut u64) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         unsafe { out(number, "number") }?.set(run.engine.numbers.next());
         Ok(())
@@ -229,8 +226,7 @@ pub unsafe extern "C" fn sw_next_number(acquisition: *mut sw_acquisition, number
 /// Errors: only those of wrong arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_get_stats(acquisition: *mut sw_acquisition, stats: *mut sw_stats) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { grown_out(stats) }?;
         let stats = run.engine.stats();
@@ -251,8 +247,7 @@ pub unsafe extern "C" fn sw_get_latency(
     stage: sw_stage,
     latency: *mut sw_latency,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { grown_out(latency) }?;
         let latencies = run.engine.latencies();
@@ -270,8 +265,7 @@ pub unsafe extern "C" fn sw_get_latency(
 /// Errors: only those of wrong arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_get_layout(acquisition: *mut sw_acquisition, layout: *mut sw_layout) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { grown_out(layout) }?;
         let plan = &run.engine.plan;

@@ -5,9 +5,9 @@ use std::ffi::c_void;
 
 use super::pointer::{required, slice};
 use super::record::{record, sw_record};
-use super::registry::{enter, sw_acquisition};
+use super::registry::{sw_acquisition, with_run};
 use super::run::{count_of, sw_appended};
-use super::status::{boundary, sw_status};
+use super::status::sw_status;
 use crate::pixels::Roi;
 
 /// A camera's region of interest: the rectangle of a frame that it gives, in pixels.
@@ -44,8 +44,7 @@ pub unsafe extern "C" fn sw_append_roi(
     timeout_ms: i64,
     appended: *mut sw_appended,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let (pixels, roi, record) = unsafe {
             let pixels = slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?;
@@ -55,7 +54,7 @@ pub unsafe extern "C" fn sw_append_roi(
         let given = width.saturating_mul(run.engine.plan.frame.dtype.size());
         let stride = if row_stride == 0 { given } else { row_stride };
         // SAFETY: as above.
-        let place = unsafe { count_of(appended, bytes, height.saturating_mul(stride.max(given)), &run)? };
+        let place = unsafe { count_of(appended, bytes, height.saturating_mul(stride.max(given)), run)? };
         let roi = Roi { y, x, height, width };
         run.append(place, timeout_ms, |running, buffers| {
             running.append_within(pixels, Some(roi), stride, record, buffers)

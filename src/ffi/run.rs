@@ -12,7 +12,7 @@ use super::limits::limit_or;
 use super::own_buffers::{OwnBuffers, own_buffers};
 use super::pointer::{Out, bytes, out, put_all, required, slice, text};
 use super::record::{record, sw_record};
-use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
+use super::registry::{Held, RUNS, Run, enter, sw_acquisition, with_run};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_NULL, boundary, refuse, sw_status, told};
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
@@ -204,8 +204,7 @@ pub unsafe extern "C" fn sw_acquire(
     timeout_ms: i64,
     frame: *mut sw_frame,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let frame = unsafe { out(frame, "frame") }?;
         let wait = limit_or(timeout_ms, run.ring_full)?;
@@ -227,8 +226,7 @@ pub unsafe extern "C" fn sw_acquire_buffer(
     timeout_ms: i64,
     frame: *mut sw_frame,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let frame = unsafe { out(frame, "frame") }?;
         let wait = limit_or(timeout_ms, run.ring_full)?;
@@ -300,8 +298,7 @@ pub unsafe extern "C" fn sw_commit_buffer(
     number: u64,
     record: *const sw_record,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let record = unsafe { self::record(record, run.record_fields()) }?;
         run.commit(index as usize, None, number, record)
@@ -327,7 +324,7 @@ pub unsafe extern "C" fn sw_discard(acquisition: *mut sw_acquisition, frame: *co
 /// Errors: SW_ERROR_FRAME if the buffer is not on loan; SW_ERROR_ARGUMENT if there is none of that index.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_discard_buffer(acquisition: *mut sw_acquisition, index: u32) -> sw_status {
-    boundary(|| enter(acquisition)?.loans.take(index as usize, None).map(drop))
+    with_run(acquisition, |run| run.loans.take(index as usize, None).map(drop))
 }
 
 /// The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
@@ -351,8 +348,7 @@ pub unsafe extern "C" fn sw_buffers(
     capacity: usize,
     count: *mut usize,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         let frames = run.loans.count();
         let all = (0..frames).map(|index| run.engine.ring.address(index as u32).cast());
         let too_few = format!("room for {capacity} addresses; there are {frames} buffers");
@@ -380,15 +376,14 @@ pub unsafe extern "C" fn sw_append(
     timeout_ms: i64,
     appended: *mut sw_appended,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         let frame = &run.engine.plan.frame;
         let stride = if row_stride == 0 { frame.row_bytes } else { row_stride };
         let whole = frame.rows.saturating_mul(stride).max(frame.bytes);
         // SAFETY: as the caller promises, which is what the header says.
         let (pixels, record, place) = unsafe {
             let pixels = slice(pixels.cast::<u8>(), bytes, ["pixels", "bytes"])?;
-            (pixels, self::record(record, run.record_fields())?, count_of(appended, bytes, whole, &run)?)
+            (pixels, self::record(record, run.record_fields())?, count_of(appended, bytes, whole, run)?)
         };
         run.append(place, timeout_ms, |running, buffers| running.append_within(pixels, None, stride, record, buffers))
     })
@@ -432,8 +427,7 @@ pub unsafe extern "C" fn sw_set_attribute(
     key: *const c_char,
     json: *const c_char,
 ) -> sw_status {
-    boundary(|| {
-        let run = enter(acquisition)?;
+    with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
         let (key, json) = unsafe { (text(key, "key")?, text(json, "json")?) };
         let value = exact::parse(json.as_bytes()).map_err(|error| match exact::too_deep(&error) {

@@ -168,11 +168,6 @@ impl Array {
         self.counted_chunks().filter(|&counted| found < counted).map(|counted| sentence(found, counted))
     }
 
-    /// Whether it is known how many chunks there were.
-    pub(super) fn counts_chunks(&self) -> bool {
-        self.counted_chunks().is_some()
-    }
-
     /// Whether the array is the image that its writer's attributes are about, rather than a level or records beside it.
     pub(super) fn is_image(&self) -> bool {
         provenance::own(self.attributes()).is_some() || self.path().ends_with("0")
@@ -193,7 +188,7 @@ impl Array {
 
     /// How many chunks the array's writer counted, if this crate wrote it and came to its end. A volume, and what was
     /// repacked from one, have that number without being known for this writer's own.
-    fn counted_chunks(&self) -> Option<u64> {
+    pub(super) fn counted_chunks(&self) -> Option<u64> {
         if !self.is_image() {
             return None;
         }

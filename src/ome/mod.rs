@@ -163,16 +163,6 @@ fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() <= EXACT { json!(value as i64) } else { json!(value) }
 }
 
-/// `attributes.ome` of a root group that holds several images.
-pub(crate) fn collection_attributes(version: OmeVersion) -> Value {
-    json!({"version": version, "bioformats2raw.layout": 3})
-}
-
-/// `attributes.ome` of the `OME` group beside several images: their paths, in the order of [`xml`].
-pub(crate) fn series_attributes(version: OmeVersion, names: &[String]) -> Value {
-    json!({"version": version, "series": names})
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

@@ -15,7 +15,7 @@ pub(crate) const PATH: &str = "OME/METADATA.ome.xml";
 
 /// What stands at [`PATH`]: for each image its name, its configuration and the array's shape.
 ///
-/// Readers match images by position, so the order must be that of [`series_attributes`].
+/// Readers match images by position, so the order must be that of `series` in the group beside it.
 pub(crate) fn metadata_xml(images: &[(String, &Config, &[u64])]) -> String {
     const NAMESPACE: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

@@ -291,7 +291,7 @@ impl<'a> CheckRun<'a> {
         let there = [&sums.inside, &sums.unchecked, &sums.unindexed].map(|chunks| chunks.load(Relaxed));
         let absent = all.saturating_sub(there.iter().sum());
         // What is in shards that are not read may be any of them.
-        let is_known = image.is_some() || self.is_of_writer(node) || array.counts_chunks();
+        let is_known = image.is_some() || self.is_of_writer(node) || array.counted_chunks().is_some();
         if absent == 0 || is_known || sums.unread_shards.load(Relaxed) > 0 {
             return absent;
         }
