@@ -115,7 +115,11 @@ fn put_versions_of_labels(groups: &mut [RepackedGroup], root: &Path) {
         // In the result, the image may be left out, and say nothing more.
         let around = folder.parent().and_then(|image| document::read(&image.join(zarr3::DOCUMENT)).ok().flatten());
         let labels = groups.iter().filter(|group| is_above(&groups[at].name, &group.name));
-        let version = around.iter().chain(labels.map(|group| &group.document)).find_map(version_of).cloned();
+        let version = around
+            .iter()
+            .chain(labels.map(|group| &group.document))
+            .find_map(|document| document.pointer("/attributes/ome/version"))
+            .cloned();
         let list = groups[at]
             .document
             .get_mut("attributes")
@@ -126,10 +130,6 @@ fn put_versions_of_labels(groups: &mut [RepackedGroup], root: &Path) {
             groups[at].is_new = true;
         }
     }
-}
-
-fn version_of(document: &Value) -> Option<&Value> {
-    document.get("attributes")?.get(OME)?.get("version")
 }
 
 /// Takes the writer's attribute away where nothing is left in it: another writer's array does not become one of this
