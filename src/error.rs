@@ -7,6 +7,7 @@
 
 mod kind;
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::ops::Deref;
@@ -467,11 +468,14 @@ pub(crate) fn caught_call(work: impl FnOnce()) -> Result<()> {
 ///
 /// A thread that dies takes its part of the flow with it, and then everyone who counts on it waits for ever.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-        // What a program panics with may panic again when it is dropped.
-        std::mem::forget(panic);
-        Err(Error::Panicked { message })
-    })
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Error::Panicked { message: message_of(panic) }))
+}
+
+/// What a panic says.
+pub(crate) fn message_of(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+    // What a program panics with may panic again when it is dropped.
+    std::mem::forget(panic);
+    message
 }

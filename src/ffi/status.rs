@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::names::{Spelled, Spelling};
-use crate::error::Error;
+use crate::error::{Error, message_of};
 
 /// What a call returns: SW_OK, or why it did nothing. The numbers never change their meaning; new ones may be added.
 pub type sw_status = i32;
@@ -230,11 +230,7 @@ pub(super) fn boundary(call: impl FnOnce() -> Outcome<()>) -> sw_status {
         Ok(Ok(())) => SW_OK,
         Ok(Err(Told(status))) => status,
         Err(panic) => {
-            let text = panic.downcast_ref::<&str>().copied();
-            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-            let Told(status) = told(SW_ERROR_PANIC, format_args!("a bug in shardwright: {text}"));
-            // What the panic carries may itself panic when it is dropped.
-            std::mem::forget(panic);
+            let Told(status) = told(SW_ERROR_PANIC, format_args!("a bug in shardwright: {}", message_of(panic)));
             status
         }
     }
