@@ -14,7 +14,6 @@
 //! the doors (the configuration, the C interface, the command line).
 
 pub(crate) mod acquisition_map;
-mod base64;
 pub(crate) mod codecs;
 pub(crate) mod consolidated;
 mod document;
