@@ -279,7 +279,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// Words that are made where they are written: an error that is expected in the frame path takes no memory.
-struct Said<F>(F);
+struct Said<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result>(F);
 
 impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Said<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -287,21 +287,17 @@ impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Said<F> {
     }
 }
 
-fn said(say: impl Fn(&mut fmt::Formatter<'_>) -> fmt::Result) -> impl fmt::Display {
-    Said(say)
-}
-
 fn waited_for(time: Duration) -> impl fmt::Display {
     let seconds = time.as_secs_f64();
-    said(move |f| if time < Duration::from_millis(1) { Ok(()) } else { write!(f, " after {seconds:.3} s") })
+    Said(move |f| if time < Duration::from_millis(1) { Ok(()) } else { write!(f, " after {seconds:.3} s") })
 }
 
 fn of_others(buffers: usize) -> impl fmt::Display {
-    said(move |f| if buffers == 0 { Ok(()) } else { write!(f, ", {buffers} are other images'") })
+    Said(move |f| if buffers == 0 { Ok(()) } else { write!(f, ", {buffers} are other images'") })
 }
 
 fn free_since(buffers: usize) -> impl fmt::Display {
-    said(move |f| match buffers {
+    Said(move |f| match buffers {
         0 => Ok(()),
         1 => f.write_str("; 1 has become free since"),
         free => write!(f, "; {free} have become free since"),

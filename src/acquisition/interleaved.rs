@@ -47,13 +47,9 @@ impl Acquisition {
         row_stride: usize,
         record: Record,
     ) -> Result<Appended> {
-        self.append_interleaved_within(
-            pixels,
-            samples,
-            row_stride,
-            record,
-            BufferSource::new(&self.taking(), self.patience()),
-        )
+        let taking = self.taking();
+        let buffers = BufferSource::new(&taking, self.patience());
+        self.append_interleaved_within(pixels, samples, row_stride, record, buffers)
     }
 
     pub(crate) fn append_interleaved_within(

@@ -67,14 +67,8 @@ fn gather_samples(
     }
     gathered.resize(rows * row_stride, 0);
     gathered.chunks_mut(row_stride).enumerate().for_each(|(row, out)| gather_row(row, out));
-    camera.orientation.tile(
-        Plane { pixels: gathered, row_stride, rows, columns },
-        element,
-        [0, 0],
-        counts,
-        out,
-        stride,
-    );
+    let image = Plane { pixels: gathered, row_stride, rows, columns };
+    camera.orientation.tile(image, element, [0, 0], counts, out, stride);
 }
 
 /// Copies whole rows of a frame from its buffer to `out`, as the array has them, from row `first` on, without gaps.

@@ -71,18 +71,10 @@ pub const SW_STAGE_CLOSE_SHARD: sw_stage = 8;
 pub const SW_STAGE_CHECKPOINT: sw_stage = 9;
 
 /// By number; numbers stay as they are, wherever a new stage stands among the others.
-const STAGES: [Stage; Stage::ALL.len()] = [
-    Stage::Acquire,
-    Stage::Commit,
-    Stage::Queue,
-    Stage::Gather,
-    Stage::Encode,
-    Stage::Store,
-    Stage::Write,
-    Stage::PrepareShard,
-    Stage::CloseShard,
-    Stage::Checkpoint,
-];
+const STAGES: [Stage; Stage::ALL.len()] = {
+    use Stage::*;
+    [Acquire, Commit, Queue, Gather, Encode, Store, Write, PrepareShard, CloseShard, Checkpoint]
+};
 
 /// How long one stage took until now, in nanoseconds. Set `size` to sizeof(sw_latency) before the call.
 #[repr(C)]

@@ -284,5 +284,8 @@ mod tests {
             let said = element(element_type, &value).expect_err("no such element");
             assert!(said.contains("\\u0000") == value.to_string().contains("\\u0000\\u0000"), "{said}");
         }
+        for text in ["Z", "Zg=", "Z===", "====", "Zg==Zg==", "Zm9v!m8=", "Z=9v"] {
+            assert!((0..8).all(|bytes| raw(&json!(text), bytes).is_none()), "{text}");
+        }
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::forks::NotInherited;
 use super::identity::Identity;
-use super::names::is_work;
 use super::system::{has_no_locks, open_folder, open_unfollowed, try_lock, unlock};
 use crate::error::{Error, Result};
 
@@ -258,6 +257,19 @@ fn refused(error: io::Error, path: &Path) -> Error {
     let reason = "this file system has no locks (flock), so two writers could not be kept apart; mount it with locks \
                   (Lustre: -o flock), or write elsewhere";
     Error::io("lock", path, io::Error::new(error.kind(), reason))
+}
+
+/// Whether a name is one under which files are made before they appear.
+pub(crate) fn is_partial(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(".partial")
+}
+
+/// Whether a name is one that this crate gives to what it works at, or has replaced: never a node of a dataset.
+pub(crate) fn is_work(name: &str) -> bool {
+    let ending = name.strip_prefix('.').and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
+    ending.is_some_and(|ending| {
+        matches!(ending, "partial" | "repack" | "pyramid" | "replaced") || ending.starts_with("replaced-")
+    })
 }
 
 #[cfg(all(test, not(miri)))]

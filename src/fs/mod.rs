@@ -18,7 +18,6 @@ mod lock;
 pub(crate) mod look;
 pub(crate) mod lost_pages;
 pub(crate) mod memory;
-mod names;
 mod output;
 mod publish;
 pub(crate) mod system;
@@ -26,10 +25,9 @@ pub(crate) mod system;
 use std::path::Path;
 
 pub(crate) use identity::Identity;
-pub(crate) use lock::{FileLock, LOCK_FILE, Lock};
-pub(crate) use names::is_partial;
 #[cfg(feature = "offline")]
-pub(crate) use names::is_work;
+pub(crate) use lock::is_work;
+pub(crate) use lock::{FileLock, LOCK_FILE, Lock, is_partial};
 pub use output::OutputFile;
 #[cfg(feature = "offline")]
 pub(crate) use output::OutputFolder;

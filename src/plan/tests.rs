@@ -267,13 +267,8 @@ fn rows_that_lie_absurdly_far_apart_are_no_overflow() {
 
 #[test]
 fn more_shards_than_can_be_open_are_refused_before_they_are_listed() {
-    let volume = Volume {
-        hash: VolumeHash::Murmurhash3X86_128,
-        preshift_bits: Some(0),
-        minishard_bits: Some(0),
-        shard_bits: Some(63),
-        ..Volume::default()
-    };
+    let (hash, none) = (VolumeHash::Murmurhash3X86_128, Some(0));
+    let volume = Volume { hash, preshift_bits: none, minishard_bits: none, ..Volume::default() };
     let dims = vec![Dim::z(8).chunk(4), Dim::y(64).chunk(16), Dim::x(64).chunk(16)];
     let codec = Codec { compressor: Compressor::None, checksum: false };
     for shard_bits in [22, 31, 33, 63, 64] {

@@ -86,14 +86,8 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(S
         Some(rates) => rates.clone(),
         None => {
             // A map kills the process when its device goes away: it is nothing to choose for others.
-            let rates = try_accesses(
-                &[StorageKind::Buffered, StorageKind::Direct],
-                folder,
-                piece,
-                sync,
-                TRIAL_BYTES,
-                TRIAL_TIME,
-            )?;
+            let kinds = [StorageKind::Buffered, StorageKind::Direct];
+            let rates = try_accesses(&kinds, folder, piece, sync, TRIAL_BYTES, TRIAL_TIME)?;
             known.insert(key, rates.clone());
             rates
         }

@@ -244,23 +244,30 @@ mod loom {
     use ::loom::sync::{Condvar, Mutex};
     use ::loom::thread;
 
-    /// Somebody who adds itself while something happens hears of it, by the one way or the other.
+    /// Somebody who adds itself while something happens hears of it, by the one way or the other, and is not kept if
+    /// that was the end.
     #[test]
     fn what_happens_while_a_watcher_comes_is_not_missed() {
-        ::loom::model(|| {
-            let shared = Arc::new((Watchers::default(), AtomicBool::new(false)));
-            let other = shared.clone();
-            let thread = thread::spawn(move || {
-                other.1.store(true, Ordering::Relaxed);
-                other.0.tell(event::ERROR);
+        for what in [event::ERROR, event::ENDED] {
+            ::loom::model(move || {
+                let shared = Arc::new((Watchers::default(), AtomicBool::new(false)));
+                let other = shared.clone();
+                let thread = thread::spawn(move || {
+                    other.1.store(true, Ordering::Relaxed);
+                    other.0.tell(what);
+                    if what == event::ENDED {
+                        other.0.end();
+                    }
+                });
+                let heard = Arc::new(AtomicU32::new(0));
+                let hears = heard.clone();
+                let watcher = Watcher::new(what, 1, move |events| _ = hears.fetch_or(events, Ordering::Relaxed));
+                shared.0.add(Arc::new(watcher), || if shared.1.load(Ordering::Relaxed) { what } else { 0 });
+                thread.join().unwrap();
+                assert_eq!(heard.load(Ordering::Relaxed), what);
+                assert_eq!(Arc::strong_count(&heard), if what == event::ENDED { 1 } else { 2 });
             });
-            let heard = Arc::new(AtomicU32::new(0));
-            let hears = heard.clone();
-            let watcher = Watcher::new(event::ERROR, 1, move |events| drop(hears.fetch_or(events, Ordering::Relaxed)));
-            shared.0.add(Arc::new(watcher), || if shared.1.load(Ordering::Relaxed) { event::ERROR } else { 0 });
-            thread.join().unwrap();
-            assert_eq!(heard.load(Ordering::Relaxed), event::ERROR);
-        });
+        }
     }
 
     /// Two who change the level of a ring at once, which was high, and told of: if it is high in the end, that is
@@ -271,7 +278,7 @@ mod loom {
             const MARK: usize = 2;
             let told = Arc::new(AtomicUsize::new(0));
             let counts = told.clone();
-            let count = move |_| drop(counts.fetch_add(1, Ordering::Relaxed));
+            let count = move |_| _ = counts.fetch_add(1, Ordering::Relaxed);
             let watcher = Arc::new(Watcher::new(event::RING_HIGH, MARK, count));
             let shared = Arc::new((Watchers::default(), AtomicUsize::new(MARK)));
             shared.0.add(watcher.clone(), || 0);
@@ -287,27 +294,6 @@ mod loom {
             note(&shared);
             thread.join().unwrap();
             assert!(watcher.is_high.load(Ordering::Relaxed), "told {} times", told.load(Ordering::Relaxed));
-        });
-    }
-
-    /// Somebody who adds itself while the run ends hears of the end, and is not kept.
-    #[test]
-    fn who_comes_with_the_end_hears_of_it_and_goes() {
-        ::loom::model(|| {
-            let shared = Arc::new((Watchers::default(), AtomicBool::new(false)));
-            let other = shared.clone();
-            let thread = thread::spawn(move || {
-                other.1.store(true, Ordering::Relaxed);
-                other.0.tell(event::ENDED);
-                other.0.end();
-            });
-            let heard = Arc::new(AtomicU32::new(0));
-            let hears = heard.clone();
-            let watcher = Watcher::new(event::ENDED, 1, move |events| drop(hears.fetch_or(events, Ordering::Relaxed)));
-            shared.0.add(Arc::new(watcher), || if shared.1.load(Ordering::Relaxed) { event::ENDED } else { 0 });
-            thread.join().unwrap();
-            assert_eq!(heard.load(Ordering::Relaxed), event::ENDED);
-            assert_eq!(Arc::strong_count(&heard), 1);
         });
     }
 

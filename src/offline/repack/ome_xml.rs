@@ -1,81 +1,73 @@
 //! OME-XML from which images are cut out: the rest stays as it is, character for character.
 
+use std::ops::Range;
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
+
 /// The text without the elements `Image` at these places; `None` where it has fewer of them, or where something
 /// else in it speaks of these, or where they can't be told from the rest.
 pub(super) fn without_images(xml: &str, images: usize, gone: &[usize]) -> Option<String> {
-    let elements = elements(xml)?;
-    if elements.len() != images {
-        return None;
+    if let Some(rest) = xml.strip_prefix('\u{feff}') {
+        // The reader's places don't count it.
+        return without_images(rest, images, gone).map(|cut| format!("\u{feff}{cut}"));
     }
+    let elements = elements(xml).filter(|elements| elements.len() == images)?;
     let mut out = String::with_capacity(xml.len());
     let mut copied = 0;
     for &at in gone {
-        let (start, end) = *elements.get(at)?;
-        out.push_str(&xml[copied..start]);
-        copied = end;
+        let (place, _) = elements.get(at)?;
+        out.push_str(&xml[copied..place.start]);
+        copied = place.end;
     }
     out.push_str(&xml[copied..]);
     let is_referred = |at: &usize| {
-        let (start, end) = elements[*at];
-        id(&xml[start..end]).is_none_or(|id| out.contains(&format!("\"{id}\"")) || out.contains(&format!("'{id}'")))
+        let id = elements[*at].1.as_ref();
+        id.is_none_or(|id| out.contains(&format!("\"{id}\"")) || out.contains(&format!("'{id}'")))
     };
     (!gone.iter().any(is_referred)).then_some(out)
 }
 
-/// Where the elements `Image` stand, none of which lies in another.
-fn elements(xml: &str) -> Option<Vec<(usize, usize)>> {
-    let mut found = Vec::new();
-    let mut open: Option<(usize, &str)> = None;
-    let mut at = 0;
-    while let Some(next) = xml[at..].find('<') {
-        let start = at + next;
-        let rest = &xml[start..];
-        let to = |end: &str| rest.find(end).map(|place| start + place + end.len());
-        at = match () {
-            () if rest.starts_with("<!--") => to("-->")?,
-            () if rest.starts_with("<![CDATA[") => to("]]>")?,
+/// Where the elements `Image` stand, none of which lies in another, and their attributes `ID` as they are written.
+fn elements(xml: &str) -> Option<Vec<(Range<usize>, Option<String>)>> {
+    let mut reader = Reader::from_str(xml);
+    // All else may be as it is.
+    let config = reader.config_mut();
+    (config.check_end_names, config.allow_unmatched_ends, config.allow_dangling_amp) = (false, true, true);
+    let id = |tag: &BytesStart<'_>| {
+        let mut attributes = tag.attributes();
+        let id = attributes.with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == "ID");
+        id.map(|id| id.value.into_owned())
+    };
+    let (mut found, mut open) = (Vec::new(), None::<(usize, BytesStart<'_>)>);
+    loop {
+        let start = reader.buffer_position() as usize;
+        let event = reader.read_event().ok()?;
+        let end = reader.buffer_position() as usize;
+        let name = match &event {
             // Entities of its own could hold anything.
-            () if rest.starts_with("<!") => return None,
-            () => start + tag_end(rest)?,
+            Event::DocType(_) => return None,
+            Event::Eof => return open.is_none().then_some(found),
+            Event::Start(tag) | Event::Empty(tag) => tag.local_name(),
+            Event::End(tag) => tag.local_name(),
+            _ => continue,
         };
-        let tag = &xml[start + 1..at];
-        let name = tag.trim_start_matches('/').split(|c: char| c.is_whitespace() || "/>".contains(c)).next()?;
-        if name.rsplit(':').next() != Some("Image") || tag.starts_with('!') {
+        if name.as_ref() != "Image" {
             continue;
         }
-        match (open, tag.starts_with('/')) {
-            (None, false) if tag.ends_with("/>") => found.push((start, at)),
-            (None, false) => open = Some((start, name)),
-            (Some((begun, of)), true) if of == name => {
-                found.push((begun, at));
-                open = None;
+        open = match (event, open) {
+            (Event::Start(tag), None) => Some((start, tag)),
+            (Event::Empty(tag), None) => {
+                found.push((start..end, id(&tag)));
+                None
+            }
+            (Event::End(tag), Some((begun, of))) if tag.name() == of.name() => {
+                found.push((begun..end, id(&of)));
+                None
             }
             _ => return None,
-        }
+        };
     }
-    open.is_none().then_some(found)
-}
-
-/// The length of the tag that a text begins with: values in quotes may have any character.
-fn tag_end(text: &str) -> Option<usize> {
-    let mut quote = None;
-    for (at, byte) in text.bytes().enumerate() {
-        match (quote, byte) {
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'>') => return Some(at + 1),
-            (Some(open), byte) if open == byte => quote = None,
-            _ => {}
-        }
-    }
-    None
-}
-
-/// The attribute `ID` of the element that a text begins with.
-fn id(element: &str) -> Option<&str> {
-    let tag = &element[..tag_end(element)?];
-    let (before, rest) = tag.split_once("ID=")?;
-    let quote = rest.chars().next().filter(|quote| "\"'".contains(*quote))?;
-    before.ends_with(char::is_whitespace).then(|| rest[1..].split(quote).next())?
 }
 
 #[cfg(test)]
@@ -96,6 +88,9 @@ mod tests {
              <![CDATA[</Image>]]></Description></Image>\n</OME>"
         );
         assert_eq!(without_images(XML, 3, &[]).unwrap(), XML);
+        assert_eq!(without_images(&format!("\u{feff}{XML}"), 3, &[0, 2]).unwrap(), format!("\u{feff}{cut}"));
+        let odd = "<a>& <b c='1' c='2' d='<'></a>]]> &micro; <Image ID='i'></Image>\u{1}</b>";
+        assert_eq!(without_images(odd, 1, &[0]).unwrap(), "<a>& <b c='1' c='2' d='<'></a>]]> &micro; \u{1}</b>");
         let prefixed = "<o:OME><o:Image ID=\"a\"></o:Image><o:Image ID=\"b\"></o:Image></o:OME>";
         assert_eq!(without_images(prefixed, 2, &[1]).unwrap(), "<o:OME><o:Image ID=\"a\"></o:Image></o:OME>");
     }
@@ -105,6 +100,12 @@ mod tests {
         assert_eq!(without_images(XML, 2, &[0]), None);
         let plate = "<OME><Image ID=\"i\"></Image><Plate><ImageRef ID=\"i\"/></Plate></OME>";
         assert_eq!(without_images(plate, 1, &[0]), None);
+        let escaped = "<OME><Image ID=\"a&amp;b\"/><Plate><ImageRef ID=\"a&amp;b\"/></Plate></OME>";
+        assert_eq!(without_images(escaped, 1, &[0]), None);
+        let other = "<OME><Image x:ID=\"a\" ID=\"b\"/><ImageRef ID=\"b\"/></OME>";
+        assert_eq!(without_images(other, 1, &[0]), None);
+        let nested = "<OME><Image ID=\"i\"><Image ID=\"j\"/></Image></OME>";
+        assert_eq!(without_images(nested, 2, &[1]), None);
         for broken in ["<OME><Image ID=\"i\"></OME>", "<!DOCTYPE x><Image ID=\"i\"/>", "<Image ID=\"i\"", "<Image/>"] {
             assert_eq!(without_images(broken, 1, &[0]), None, "{broken}");
         }

@@ -141,7 +141,7 @@ impl Draft for LocalDraft {
         let zeros = vec![0; len.min(1 << 20) as usize];
         let mut done = 0;
         while done < len {
-            let step = zeros.len().min((len - done) as usize);
+            let step = (zeros.len() as u64).min(len - done) as usize;
             self.file.write_all_at(&zeros[..step], at + done)?;
             done += step as u64;
         }

@@ -15,6 +15,7 @@ mod storms;
 mod together;
 mod wrapped;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -348,10 +349,12 @@ fn valgrind_finds_nothing() {
         return not_run("valgrind", "no valgrind on this machine");
     }
     let all = std::env::var("SHARDWRIGHT_VALGRIND").is_ok_and(|which| which == "all");
+    let looked_at = Cell::new(0);
     each_program(|source, paths| {
         if !all && !MEMCHECKED.iter().any(|name| source.ends_with(&format!("/{name}"))) {
             return;
         }
+        looked_at.set(looked_at.get() + 1);
         let program = Program::new(source);
         let mut command = Command::new("valgrind");
         // The standard library keeps the main thread's handle till the end, by a pointer into its middle: "possibly
@@ -364,6 +367,7 @@ fn valgrind_finds_nothing() {
         let output = run_for_output(&mut command);
         assert!(output.stderr.is_empty(), "{source}:\n{}", String::from_utf8_lossy(&output.stderr));
     });
+    assert!(looked_at.get() >= MEMCHECKED.len(), "a program has another name");
 }
 
 /// The simulated camera's picture is a diagonal ramp that moves with the frame's id.
