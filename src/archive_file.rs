@@ -11,7 +11,7 @@ use crate::error::{Error, Result, logged};
 use crate::folder::refuse_file;
 use crate::format::rules;
 use crate::format::zarr3::DOCUMENT;
-use crate::fs::archives::directory;
+use crate::fs::archives::{directory, is_begun};
 use crate::fs::system::open_unfollowed;
 use crate::fs::{
     FileLock, Identity, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap,
@@ -190,8 +190,6 @@ fn remove(path: &Path, identity: Identity) {
 /// Whether a file is an archive with a Zarr hierarchy at its root, or what a writer left that was killed at once.
 fn is_dataset(file: &File) -> io::Result<bool> {
     let len = file.metadata()?.len();
-    Ok(match directory(file, len)? {
-        Ok((entries, _)) => entries.contains_key(DOCUMENT),
-        Err(_) => len == 0,
-    })
+    let has_root = directory(file, len)?.is_ok_and(|(entries, _)| entries.contains_key(DOCUMENT));
+    Ok(has_root || is_begun(file, len)?)
 }

@@ -8,9 +8,11 @@ use std::fs::File;
 use std::io;
 
 use super::system::FileExt;
-use crate::format::zip::crc32;
-use crate::format::zip::directory::END64_BYTES;
+use crate::format::zarr3::DOCUMENT;
+use crate::format::zip::directory::{COMMENT_BYTES_MAX, Directory, END64_BYTES, Named};
+use crate::format::zip::local::{self, Kind, PAGE, WRITTEN_AT_ONCE};
 use crate::format::zip::parse::{DirectoryRange, Entry, TAIL_BYTES_MAX, Tail, end64, tail};
+use crate::format::zip::{Modified, crc32};
 
 /// The entries of an archive by their names, and where its directory begins.
 type Listed = (BTreeMap<String, Entry>, u64);
@@ -36,6 +38,53 @@ pub(crate) fn directory(file: &File, len: u64) -> io::Result<Result<Listed, Stri
     let mut directory = vec![0; bytes as usize];
     file.read_exact_at(&mut directory, at)?;
     Ok(place.entries(&directory).map(|entries| (entries, at)))
+}
+
+/// Whether a writer began with an archive and did no more: the file is empty, or holds the first documents, whole or
+/// cut off, and no directory that names the root's. No frame has come by then.
+pub(crate) fn is_begun(file: &File, len: u64) -> io::Result<bool> {
+    if len == 0 || !holds_first_documents(file, len)? {
+        return Ok(len == 0);
+    }
+    Ok(directory(file, len)?.map_or(true, |(entries, _)| !entries.contains_key(DOCUMENT)))
+}
+
+/// Whether there is nothing but the entries of this crate's writer that came first, all of them documents, and what may
+/// be of the directories behind them. Documents of many images have one before the root's document comes.
+fn holds_first_documents(file: &File, len: u64) -> io::Result<bool> {
+    let (mut at, mut serials, mut archive) = (0, 0, WRITTEN_AT_ONCE);
+    loop {
+        let (mut names, mut has_root, first_at) = (Directory::default(), false, at);
+        while let Some(local::Header { name, content, origin, bytes }) = header_at(file, at, len)? {
+            if serials == 0 {
+                archive = origin.archive;
+            }
+            serials += 1;
+            let follows = origin.archive == archive && origin.serial == serials && origin.kind == Kind::Whole;
+            let next = at.checked_add(bytes).and_then(|data_at| data_at.checked_add(origin.room));
+            let Some(next) = next.filter(|next| follows && next.is_multiple_of(PAGE)) else { return Ok(false) };
+            names.add(&Named { name: &name, content, modified: Modified::now(), header_at: at });
+            has_root |= name == DOCUMENT;
+            at = next;
+        }
+        if at == first_at || archive == WRITTEN_AT_ONCE {
+            return Ok(false);
+        }
+        // Without the root's document, there is no comment.
+        let comment = if has_root { COMMENT_BYTES_MAX } else { 0 };
+        let directory_end = at + ((names.len("") + comment) as u64).next_multiple_of(PAGE);
+        if len <= directory_end || has_root {
+            return Ok(len <= directory_end);
+        }
+        at = directory_end;
+    }
+}
+
+/// The header of this crate's at a place, which has no more than a page.
+fn header_at(file: &File, at: u64, len: u64) -> io::Result<Option<local::Header>> {
+    let mut bytes = vec![0; len.saturating_sub(at).min(PAGE) as usize];
+    file.read_exact_at(&mut bytes, at)?;
+    Ok(local::decode(&bytes))
 }
 
 /// The CRC-32 of a part of a file, which is read for it.

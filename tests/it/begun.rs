@@ -310,6 +310,51 @@ fn an_empty_archive_is_told() {
     assert_eq!(Array::open(&path).unwrap().shape()[0], 1);
 }
 
+/// Where the directories end that are in an archive.
+fn directory_ends(archive: &[u8]) -> Vec<usize> {
+    let ends = archive.windows(22).enumerate().filter(|(_, end)| end.starts_with(b"PK\x05\x06"));
+    ends.map(|(at, end)| at + 22 + usize::from(u16::from_le_bytes([end[20], end[21]]))).collect()
+}
+
+/// As a kill leaves it where a file grows page by page.
+#[test]
+fn an_archive_that_ends_before_its_first_directory_is_told_and_replaced() {
+    const PAGE: usize = 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let (live, path) = (folder.path().join("live.ozx"), folder.path().join("run.ozx"));
+    let run = Acquisition::create(&live, config()).unwrap();
+    let image = fs::read(&live).unwrap();
+    run.abort();
+    let dataset = Dataset::create(&live).unwrap().with_plate(Plate::new(2, 3)).unwrap();
+    let runs = dataset.acquisitions(["A/1/0", "B/3/0"].map(|name| (name, config()))).unwrap();
+    let plate = fs::read(&live).unwrap();
+    drop((dataset, runs));
+    // The documents of a plate's images have a directory before the plate's own come.
+    for (kind, bytes, directories) in [("image", image, 1), ("plate", plate, 2)] {
+        let begun = directory_ends(&bytes)[directories - 1];
+        assert!(begun > 4 * PAGE && begun.is_multiple_of(PAGE), "{kind}: {begun}");
+        for end in (PAGE..begun).step_by(PAGE) {
+            let told = format!("{kind}, {end} of {begun} bytes");
+            fs::write(&path, &bytes[..end]).unwrap();
+            for error in refused(&path) {
+                assert!(matches!(error, Error::NotFound { .. }), "{told}: {error:?}");
+                let says = "its run was killed while it began, so no frame is lost; remove it, or begin again with";
+                assert!(error.to_string().contains(says), "{told}: {error}");
+            }
+            let kept = Acquisition::create(&path, Config { overwrite: false, ..config() }).map(Acquisition::abort);
+            assert!(matches!(kept, Err(Error::Exists { .. })), "{told}: {kept:?}");
+            assert!(fs::read(&path).unwrap() == bytes[..end], "{told}");
+            finished(&path, &config(), &[0]);
+            assert_eq!(Array::open(&path).unwrap().shape()[0], 1, "{told}");
+        }
+        fs::write(&path, &bytes[..begun]).unwrap();
+        assert!(describe(&path).unwrap().unreadable.is_empty(), "{kind}");
+    }
+    // Whatever else is behind a document, it is no beginning.
+    fs::write(&path, [&fs::read(&path).unwrap()[..PAGE], &[1; 64 * PAGE]].concat()).unwrap();
+    refused(&path).iter().for_each(|error| assert!(!error.to_string().contains("killed"), "{error}"));
+}
+
 #[test]
 fn a_run_that_begins_is_not_killed() {
     let folder = tempfile::tempdir().unwrap();

@@ -54,6 +54,8 @@ pub(super) const ENTRY_BYTES: usize = 46;
 pub(crate) const END64_BYTES: usize = 56;
 pub(super) const LOCATOR_BYTES: usize = 20;
 pub(super) const END_BYTES: usize = 22;
+/// Of the comment that this crate's writer puts behind the end.
+pub(crate) const COMMENT_BYTES_MAX: usize = 256;
 
 const MADE_BY_UNIX: u16 = 3 << 8 | VERSION;
 const A_FILE: u32 = 0o100_644 << 16;
@@ -143,7 +145,7 @@ pub(crate) fn comment(attributes: &Value) -> String {
     let Some(version) = attributes.pointer("/ome/version").and_then(Value::as_str) else { return String::new() };
     let comment = json!({"ome": {"version": version, "zipFile": {"centralDirectory": {"jsonFirst": true}}}});
     // What is longer than any version says nothing that a reader could use.
-    Some(comment.to_string()).filter(|comment| comment.len() <= 256).unwrap_or_default()
+    Some(comment.to_string()).filter(|comment| comment.len() <= COMMENT_BYTES_MAX).unwrap_or_default()
 }
 
 #[cfg(test)]

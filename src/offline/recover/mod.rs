@@ -16,7 +16,7 @@ mod source;
 mod target;
 mod wells;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rayon::ThreadPool;
@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
-use crate::fs::Lock;
+use crate::fs::{Lock, archives};
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
@@ -188,19 +188,20 @@ fn told_of(root: &Path, old: &Path, is_empty: bool, is_old_empty: bool) -> Strin
     )
 }
 
-/// Whether a run began, and no more: a folder without the first document, or an archive that has nothing in it.
+/// Whether a run began, and no more: a folder without the first document, or an archive without the first directory.
 fn is_begun(root: &Path) -> bool {
-    replaceable::is_begun(root) || (is_archive_name(root) && is_empty_file(root))
+    replaceable::is_begun(root) || (is_archive_name(root) && is_begun_file(root))
 }
 
-fn is_empty_file(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0)
+fn is_begun_file(path: &Path) -> bool {
+    let found = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+    found.is_some_and(|found| File::open(path).and_then(|file| archives::is_begun(&file, found.len())).unwrap_or(false))
 }
 
 /// Whether the dataset that a run was to replace is known to have no frame. By its hidden name nobody sees what it is.
 fn has_no_frame(old: &Path) -> bool {
     let frames = || Tree::walk(old).and_then(|tree| frames(old, &tree));
-    replaceable::is_begun(old) || is_empty_file(old) || frames().is_ok_and(|frames| frames == 0)
+    replaceable::is_begun(old) || is_begun_file(old) || frames().is_ok_and(|frames| frames == 0)
 }
 
 /// How many frames there are in all images of this crate's writer. An error where a recovery could not tell either.
