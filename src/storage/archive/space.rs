@@ -23,6 +23,8 @@ pub(super) struct Space {
     retired: VecDeque<(u64, Range<u64>)>,
     /// Directories written, but for those that say what the one before did.
     directories: u64,
+    /// What the next one names is settled, and it is being written.
+    is_writing: bool,
 }
 
 impl Space {
@@ -75,11 +77,36 @@ impl Space {
         self.looked.range_mut(..=end - start).for_each(|(_, from)| *from = start.min(*from));
     }
 
-    /// No directory from the next one on will need a range.
+    /// No directory needs a range whose names are yet to be settled.
     pub(super) fn retire(&mut self, range: Range<u64>) {
-        if !range.is_empty() {
-            self.retired.push_back((self.directories, range));
+        if range.is_empty() {
+            return;
         }
+        // One that is being written may name it, too.
+        let last = self.directories + u64::from(self.is_writing);
+        let at = self.retired.partition_point(|(known, _)| *known <= last);
+        self.retired.insert(at, (last, range));
+    }
+
+    pub(super) fn is_writing(&self) -> bool {
+        self.is_writing
+    }
+
+    /// What the next directory names is settled.
+    pub(super) fn begin_directory(&mut self) {
+        self.is_writing = true;
+    }
+
+    /// The directory that was begun is in the file, and yet to be [counted](Self::next_directory). Until then, what is
+    /// retired is what it does not name.
+    pub(super) fn end_directory(&mut self) {
+        self.is_writing = false;
+    }
+
+    /// The directory that was begun could not be written, so it names nothing.
+    pub(super) fn give_directory_up(&mut self) {
+        self.is_writing = false;
+        self.retired.iter_mut().for_each(|(last, _)| *last = self.directories.min(*last));
     }
 
     /// A directory was written that says something new. Returns what has become free.

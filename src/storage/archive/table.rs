@@ -131,7 +131,8 @@ impl Table {
     }
 
     fn let_go(&mut self, entry: &Entry) -> Option<Range<u64>> {
-        if entry.named.is_none() {
+        // A directory that is being written may be the first one to name it, and its header is written with that.
+        if entry.named.is_none() && !self.space.is_writing() {
             return Some(entry.range());
         }
         self.space.retire(entry.range());
@@ -180,6 +181,7 @@ impl Table {
             named.insert(entry.serial, content);
         }
         self.is_behind = false;
+        self.space.begin_directory();
         Some(Batch { writes, appended, names, comment, documents, named })
     }
 
@@ -227,6 +229,7 @@ impl Table {
 
     /// What was planned is in the file.
     pub(super) fn commit(&mut self, batch: Batch, directory_at: u64, end: u64) -> Vec<Range<u64>> {
+        self.space.end_directory();
         self.moved(directory_at, end);
         self.names = batch.names;
         self.comment = batch.comment;
@@ -243,6 +246,7 @@ impl Table {
 
     /// What was planned could not be written.
     pub(super) fn take_back(&mut self, batch: Batch) {
+        self.space.give_directory_up();
         self.is_behind = true;
         for (key, entry, bytes) in batch.documents {
             if entry.header_at < self.end {
@@ -250,5 +254,84 @@ impl Table {
             }
             self.staged.entry(key).or_insert(bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "0/c/0";
+    /// What a shard leaves that is cut to one page.
+    const TAIL: Range<u64> = 2 * PAGE..4 * PAGE;
+
+    /// A table with a shard of three pages behind its header, and its serial.
+    fn with_shard() -> (Table, u64) {
+        let mut table = Table { end: 4 * PAGE, ..Table::default() };
+        let serial = table.next_serial();
+        let content = Content { crc32: 1, len: 3 * PAGE };
+        table.insert(KEY.to_owned(), Entry::new(serial, Kind::Growing, 0, PAGE, 3 * PAGE, content));
+        (table, serial)
+    }
+
+    fn commit(table: &mut Table, batch: Batch) {
+        let at = table.append_at();
+        table.commit(batch, at, at + PAGE);
+    }
+
+    fn settle(table: &mut Table) {
+        let batch = table.plan(false).unwrap();
+        commit(table, batch);
+    }
+
+    fn cut(table: &mut Table, serial: u64) {
+        table.cut(KEY, serial, Content { crc32: 2, len: PAGE }, true);
+    }
+
+    #[test]
+    fn what_is_cut_off_while_a_directory_is_written_stays_until_the_next_one() {
+        for is_written in [true, false] {
+            let (mut table, serial) = with_shard();
+            settle(&mut table);
+            table.entry(KEY, serial).unwrap().content.crc32 = 3;
+            table.is_behind = true;
+            let batch = table.plan(false).unwrap();
+            cut(&mut table, serial);
+            match is_written {
+                true => commit(&mut table, batch),
+                false => table.take_back(batch),
+            }
+            assert!(!table.space.release(1).contains(&TAIL), "the newest directory names it");
+            settle(&mut table);
+            assert!(table.space.release(1).contains(&TAIL), "none names it any more");
+        }
+    }
+
+    #[test]
+    fn what_is_removed_while_the_first_directory_is_written_that_names_it_stays_until_the_next_one() {
+        let (mut table, _) = with_shard();
+        let batch = table.plan(false).unwrap();
+        assert_eq!(table.remove(KEY), None);
+        commit(&mut table, batch);
+        assert!(table.space.release(1).is_empty());
+        settle(&mut table);
+        assert!(table.space.release(1).contains(&(0..4 * PAGE)));
+        // What no directory is to name is free at once.
+        let (mut table, _) = with_shard();
+        assert_eq!(table.remove(KEY), Some(0..4 * PAGE));
+    }
+
+    /// What the directory itself has left was named by the one before.
+    #[test]
+    fn what_a_directory_leaves_is_in_order_with_what_others_do() {
+        let (mut table, serial) = with_shard();
+        settle(&mut table);
+        let first = table.directory.clone();
+        table.entry(KEY, serial).unwrap().content.crc32 = 3;
+        table.is_behind = true;
+        let batch = table.plan(false).unwrap();
+        cut(&mut table, serial);
+        commit(&mut table, batch);
+        assert_eq!(table.space.release(1), [first]);
     }
 }
