@@ -325,6 +325,23 @@ def test_nd_tiff(replay, tmp_path):
     assert ome["multiscales"][0]["datasets"][0]["coordinateTransformations"][0]["scale"][-1] == 0.5
 
 
+def test_nd_tiff_below_the_folder_that_is_named(replay, refused, tmp_path):
+    run, data = tmp_path / "run", volume(4, 20, 30)
+    for name in ["run_1", "settings"]:
+        (run / name).mkdir(parents=True)
+    (run / "settings/display.json").write_text("{}")
+    nd_tiff(run / "run_1", data, ["time"])
+    _, out = replay(run)
+    assert_replayed(out, data, "tyx")
+    (run / "run_2").mkdir()
+    nd_tiff(run / "run_2", data, ["time"])
+    said = refused(run)
+    assert f"replay one of them: {run}/run_1, {run}/run_2" in said
+    # Which of a recording of NDTiff and another one is meant, nobody knows either.
+    (run / "run_2/NDTiff.index").unlink()
+    assert f"replay one of them: {run}/run_1, {run}/run_2" in refused(run)
+
+
 @pytest.mark.parametrize("axes", [["z", "time"], ["channel", "time", "z"]])
 def test_nd_tiff_in_other_orders(replay, tmp_path, axes):
     data = volume(*[4, 2, 3][: len(axes)], 20, 30)

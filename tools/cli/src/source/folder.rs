@@ -23,11 +23,8 @@ const FOLDERS_MAX: usize = 9;
 
 /// Opens a folder as what is in it.
 pub(crate) fn open(path: &Path, args: &RecordingArgs, series: Option<Series>) -> Result<Box<dyn FrameSource>, Failure> {
-    let index = path.join(ndtiff::INDEX);
-    if index.is_file() {
-        refuse_raw_options(args, "NDTiff")?;
-        stays_inside(path, &index).map_err(|why| refused(&index, why))?;
-        return Ok(Box::new(ndtiff::open(&index, series)?));
+    if has_index(path) {
+        return open_ndtiff(path, path, args, series);
     }
     let is_zarr = is_dataset(path);
     let names = if is_zarr { Vec::new() } else { names(path)? };
@@ -45,6 +42,11 @@ pub(crate) fn open(path: &Path, args: &RecordingArgs, series: Option<Series>) ->
         refuse_option("--series", series.is_some() && opened.is_ok(), "a Zarr array")?;
         let none = |message| Failure::Known { fault: Fault::NotFound, message, path: Some(path.to_path_buf()) };
         let nested = if is_zarr || opened.is_ok() { Vec::new() } else { folders_of_files(path, &names) };
+        if let [only] = &nested[..]
+            && has_index(only)
+        {
+            return open_ndtiff(path, only, args, series);
+        }
         if !nested.is_empty()
             && let Some(found) = positions::open(path, &nested, series)?
         {
@@ -70,6 +72,23 @@ pub(crate) fn open(path: &Path, args: &RecordingArgs, series: Option<Series>) ->
         },
     };
     Ok(Box::new(PlaneReader::new(found)?))
+}
+
+fn has_index(folder: &Path) -> bool {
+    folder.join(ndtiff::INDEX).is_file()
+}
+
+/// Opens NDTiff in a folder, which is the one that was named or lies in it.
+fn open_ndtiff(
+    named: &Path,
+    folder: &Path,
+    args: &RecordingArgs,
+    series: Option<Series>,
+) -> Result<Box<dyn FrameSource>, Failure> {
+    let index = folder.join(ndtiff::INDEX);
+    refuse_raw_options(args, "NDTiff")?;
+    stays_inside(named, &index).map_err(|why| refused(&index, why))?;
+    Ok(Box::new(ndtiff::open(&index, series)?))
 }
 
 /// Whether there are folders in a folder, as arrays of some formats have them below it.
