@@ -1,8 +1,10 @@
-"""The part of a sensor that a recording is of: kept where Micro-Manager says it, refused where its size changes."""
+"""The part of a sensor that a recording is of: kept where Micro-Manager says it, refused or padded where it moves, and
+refused where its size changes."""
 
 import json
 import struct
 
+import numpy as np
 import pytest
 import tifffile
 import zarr
@@ -32,14 +34,26 @@ def stack(folder, data, regions):
     return path
 
 
+def pages(folder, data, regions):
+    path = folder / "run.tif"
+    with tifffile.TiffWriter(path) as tif:
+        for image, region in zip(data, regions, strict=True):
+            tags = [(51123, "s", 0, json.dumps({"ROI": region}), True)]
+            tif.write(image, contiguous=False, metadata=None, extratags=tags, **GRAY)
+    return path
+
+
 def nd(folder, data, regions):
     nd_tiff(folder, data, ["time"])
-    said = json.dumps({"ROI": regions[0]}).encode()
     path = folder / "run_NDTiffStack.tif"
-    index = bytearray((folder / "NDTiff.index").read_bytes())
-    struct.pack_into("<3I", index, len(index) // len(data) - 12, path.stat().st_size, len(said), 0)
+    index, file = bytearray((folder / "NDTiff.index").read_bytes()), path.read_bytes()
+    entry = len(index) // len(data)
+    for number, region in enumerate(regions):
+        said = json.dumps({"ROI": region}).encode()
+        struct.pack_into("<3I", index, (number + 1) * entry - 12, len(file), len(said), 0)
+        file += said
     (folder / "NDTiff.index").write_bytes(index)
-    path.write_bytes(path.read_bytes() + said)
+    path.write_bytes(file)
     return folder
 
 
@@ -64,9 +78,33 @@ def test_a_region_that_is_not_that_of_the_frames_is_not_kept(replay, tmp_path, s
     assert attribute(out) is None
 
 
-def test_a_region_that_moves_is_not_kept(replay, tmp_path):
+@pytest.mark.parametrize("write", [single_images, pages, nd])
+def test_frames_of_a_region_that_moves_are_refused_or_padded_or_taken_as_they_are(replay, refused, tmp_path, write):
     data = volume(4, 20, 30)
-    report, out = replay(single_images(tmp_path, data, [ROI, ROI, "101-200-30-20", ROI]))
+    (tmp_path / "run").mkdir()
+    source = write(tmp_path / "run", data, [ROI, ROI, "101-196-30-20", ROI])
+    said = refused(source, code=2)
+    assert "region of interest moves (100-200-30-20 and 101-196-30-20 in" in said and "--moving-roi pad" in said
+    report, out = replay(source, "--moving-roi", "ignore")
+    assert_replayed(out, data, "tyx")
+    assert attribute(out) is None
+    assert any("region of interest moves" in note for note in report["notes"])
+    places = np.array([[4, 0], [4, 0], [0, 1], [4, 0]])
+    padded = np.zeros((4, 24, 31), data.dtype)
+    for frame, (y, x), part in zip(padded, places, data, strict=True):
+        frame[y : y + 20, x : x + 30] = part
+    for options in ([], ["--preload"], ["--dma"]):
+        _, out = replay(source, "--moving-roi", "pad", *options)
+        assert_replayed(out, padded, "tyx")
+        assert attribute(out) == {"x": 100, "y": 196, "width": 31, "height": 24}
+        record = [zarr.open(out / "records" / f"roi_{name}", mode="r")[:4] for name in ("y", "x", "height", "width")]
+        assert np.array_equal(np.stack(record, axis=1), np.hstack([places, np.full((4, 2), [20, 30])]))
+    assert "--bare" in refused(source, "--moving-roi", "pad", "--bare", code=2)
+
+
+def test_regions_that_differ_and_are_not_those_of_the_frames_are_not_kept(replay, tmp_path):
+    data = volume(4, 20, 30)
+    report, out = replay(single_images(tmp_path, data, [ROI, ROI, "101-200-20-30", ROI]))
     assert_replayed(out, data, "tyx")
     assert attribute(out) is None
     assert any("region of interest changes" in note for note in report["notes"])

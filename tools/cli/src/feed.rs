@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
+use shardwright::Roi;
+
 use crate::args::Rate;
 use crate::failure::Failure;
 use crate::pace::{CameraPriority, Schedule};
@@ -11,8 +13,9 @@ use crate::source::FrameSource;
 
 /// Where frames go. The engine, or a test's notebook.
 pub(crate) trait FrameSink {
-    /// Takes the recording's frame `index` as `number`; `fill` fills a buffer with it.
-    fn take(&mut self, number: u64, index: u64, fill: Fill) -> Result<(), FrameRefusal>;
+    /// Takes the recording's frame `index` as `number`; `fill` fills a buffer with it, or with the part `roi` that is
+    /// there of it.
+    fn take(&mut self, number: u64, index: u64, roi: Option<Roi>, fill: Fill) -> Result<(), FrameRefusal>;
 }
 
 /// Fills a frame buffer.
@@ -123,7 +126,7 @@ impl FeedPlan {
                 continue;
             }
             taken.missing_at_end = number + 1..number + 1;
-            match sink.take(number, index, &mut |frame| source.read(index, frame)) {
+            match sink.take(number, index, source.roi(index), &mut |frame| source.read(index, frame)) {
                 Ok(()) => taken.committed += 1,
                 // The number is never committed; that is how the engine learns that the frame is missing.
                 Err(FrameRefusal::Engine(error)) if self.drops && error.is_ring_full() => taken.dropped += 1,
@@ -181,7 +184,7 @@ mod tests {
     }
 
     impl FrameSink for Notebook {
-        fn take(&mut self, number: u64, _index: u64, fill: Fill) -> Result<(), FrameRefusal> {
+        fn take(&mut self, number: u64, _index: u64, _roi: Option<Roi>, fill: Fill) -> Result<(), FrameRefusal> {
             if self.full_at.contains(&number) {
                 let full = Error::RingFull {
                     frames: 4,

@@ -4,7 +4,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Record, RingFull, Shuffle, Summary, Unfinished};
+use shardwright::{
+    Acquisition, Codec, Compressor, Config, Dialect, Record, RingFull, Roi, Shuffle, Summary, Unfinished,
+};
 
 use crate::args::{Rate, ReplayArgs};
 use crate::bayer;
@@ -203,8 +205,8 @@ impl<'a> Recorder<'a> {
 }
 
 impl FrameSink for Recorder<'_> {
-    fn take(&mut self, number: u64, index: u64, fill: Fill) -> Result<(), FrameRefusal> {
-        let frame = match &mut self.resident {
+    fn take(&mut self, number: u64, index: u64, roi: Option<Roi>, fill: Fill) -> Result<(), FrameRefusal> {
+        let mut frame = match &mut self.resident {
             Some(resident) => resident.lend(self.acquisition, index, fill)?,
             None => {
                 let mut frame = self.acquisition.acquire().map_err(FrameRefusal::Engine)?;
@@ -212,6 +214,7 @@ impl FrameSink for Recorder<'_> {
                 frame
             }
         };
+        roi.map_or(Ok(()), |roi| frame.pad(roi)).map_err(FrameRefusal::Engine)?;
         let commit = || frame.commit(number, Record::default()).map_err(FrameRefusal::Engine);
         let Some(diary) = &mut self.diary else { return commit() };
         let start = Instant::now();

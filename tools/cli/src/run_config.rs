@@ -17,6 +17,10 @@ pub(crate) fn config(
     rate: Rate,
     held_bytes: u64,
 ) -> Result<(Config, Vec<String>), Failure> {
+    if recording.is_padded && args.run.bare {
+        let why = "--moving-roi pad records the place of each frame, and --bare writes no records; use one of them";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     let dims = dims(args, recording, total, rate)?;
     let named = named_channels(&dims, recording);
     let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.encoding.no_checksum;
@@ -41,6 +45,7 @@ pub(crate) fn config(
         name: recording.name.clone().filter(|_| !args.run.bare),
         key: args.run.key.clone(),
         bare: args.run.bare,
+        record_roi: recording.is_padded,
         ome: args.run.ome,
         overwrite: args.run.overwrite,
         ..args.engine.config(held_bytes)

@@ -11,7 +11,7 @@ use shardwright::{
     Orientation, PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
-use super::images::Series;
+use super::images::{MovingRoi, Series};
 use super::values::{
     AxisOrigin, Camera, FROM_0, PixelSize, Rate, bytes, number, one_of, positive, seconds, whole, within,
 };
@@ -99,6 +99,11 @@ pub(crate) struct RecordingArgs {
     /// as an image of its own; without it, such a recording is refused with a list
     #[arg(long, value_name = "N|all")]
     pub(crate) series: Option<Series>,
+    /// What becomes of frames that a camera took of several places of its sensor, as their recording says (`ROI`): pad
+    /// puts each at its place in a larger one and records it, ignore takes them as they are [default: such a recording
+    /// is refused]
+    #[arg(long, value_name = "WAY", value_parser = one_of(&MovingRoi::ALL, MovingRoi::name))]
+    pub(crate) moving_roi: Option<MovingRoi>,
     /// Take only the first N frames; a synthetic camera gives 500 by default
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) frames: Option<u64>,

@@ -30,6 +30,26 @@ impl FromStr for Series {
     }
 }
 
+/// What becomes of frames that are of several places of a sensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MovingRoi {
+    /// Each stands at its place in a larger one.
+    Pad,
+    /// They are taken as they are.
+    Ignore,
+}
+
+impl MovingRoi {
+    pub(super) const ALL: [Self; 2] = [Self::Pad, Self::Ignore];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pad => "pad",
+            Self::Ignore => "ignore",
+        }
+    }
+}
+
 /// The rows and columns of a plate: `8x12`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlateSize {

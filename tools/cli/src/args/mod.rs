@@ -15,7 +15,7 @@ use shardwright::ManifestForm;
 
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, TrustArgs, VolumeArgs};
 pub(crate) use self::groups::{RecordingArgs, ReportArgs};
-pub(crate) use self::images::{ImagesArgs, Series, VisitOrder};
+pub(crate) use self::images::{ImagesArgs, MovingRoi, Series, VisitOrder};
 pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::repack::RepackArgs;
 pub(crate) use self::values::{Camera, Names, Rate};

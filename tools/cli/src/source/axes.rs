@@ -2,7 +2,7 @@
 
 use shardwright::{Channel, Dim, units};
 
-use super::recording::{CameraRegion, Recording, dim_named, named_channel};
+use super::recording::{Recording, dim_named, named_channel};
 use super::tiff::page::{self, Shape};
 
 /// The samples of a colour pixel, and the colours that these are.
@@ -48,8 +48,6 @@ pub(crate) struct Axes {
     pub(crate) channels: Vec<Channel>,
     /// The image's name.
     pub(crate) name: Option<String>,
-    /// The part of the sensor that the camera gave.
-    pub(crate) region: Option<CameraRegion>,
 }
 
 impl Axes {
@@ -105,8 +103,6 @@ impl Axes {
         let count = stored.iter().find(|axis| axis.name == "c").map_or(1, |axis| axis.size);
         recording.channels = if channels.len() as u64 == count { channels } else { Vec::new() };
         recording.name = self.name;
-        // Of another size, it is no longer that of the frames, which a program may have turned or cut.
-        recording.region = self.region.filter(|region| [region.height, region.width] == [shape.height, shape.width]);
         (recording, inner)
     }
 }

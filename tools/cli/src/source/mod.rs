@@ -11,6 +11,7 @@ mod options;
 mod positions;
 mod raw;
 mod recording;
+mod regions;
 mod single_images;
 pub(crate) mod synthetic;
 mod tiff;
@@ -22,6 +23,7 @@ use std::io;
 use std::path::Path;
 
 use memmap2::MmapMut;
+use shardwright::Roi;
 use shardwright::offline::is_dataset;
 
 use self::files::{huge_pages, open_regular};
@@ -61,8 +63,9 @@ pub(crate) fn open(
             input.display()
         )));
     }
-    let source = open_file(input, args, series)?;
+    let mut source = open_file(input, args, series)?;
     source.check_output(output)?;
+    source.settle_regions(args.moving_roi, input)?;
     let (frame_bytes, held) = (source.recording().frame_bytes(), source.held_bytes());
     if frame_bytes.saturating_add(held) > memory {
         return Err(Failure::Usage(format!(
@@ -159,6 +162,8 @@ struct Preloaded {
     frames: MmapMut,
     /// Frames that are missing from the recording.
     missing: HashSet<u64>,
+    /// The parts of frames that are there; empty: all of all.
+    rois: Vec<Option<Roi>>,
 }
 
 impl Preloaded {
@@ -179,7 +184,9 @@ impl Preloaded {
             source.read(index as u64, frame)?;
         }
         let missing = (0..count).filter(|&index| source.is_missing(index)).collect();
-        Ok(Self { recording, frames, missing })
+        let padded = if recording.is_padded { 0..count } else { 0..0 };
+        let rois = padded.map(|index| source.roi(index)).collect();
+        Ok(Self { recording, frames, missing, rois })
     }
 }
 
@@ -190,6 +197,10 @@ impl FrameSource for Preloaded {
 
     fn is_missing(&self, index: u64) -> bool {
         self.missing.contains(&index)
+    }
+
+    fn roi(&self, index: u64) -> Option<Roi> {
+        self.rois.get(index as usize).copied().flatten()
     }
 
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {

@@ -13,6 +13,7 @@
 //! Source: "NDTiff file format", in github.com/micro-manager/NDTiffStorage.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,8 +36,11 @@ pub(crate) const INDEX: &str = "NDTiff.index";
 /// An index of a million planes has some 150 MB.
 const INDEX_BYTES_MAX: u64 = 4 << 30;
 
-/// What is said of a plane, or of the acquisition.
+/// What is said of the acquisition.
 const METADATA_BYTES_MAX: u64 = 64 << 20;
+
+/// What is said of a plane.
+const PLANE_METADATA_BYTES_MAX: u64 = 4 << 20;
 
 const FILE_MAGIC: u64 = 483_729;
 const SUMMARY_MAGIC: u64 = 2_355_492;
@@ -210,7 +214,6 @@ fn find(path: &Path, entries: &[NdTiffEntry], position: u64) -> Result<Recording
         x_step: scales.pixel,
         y_place,
         x_place,
-        region: files.region(entries),
         channels: channels
             .map(|axis| axis.labels.iter().map(|label| named_channel(label)).collect())
             .unwrap_or_default(),
@@ -218,11 +221,11 @@ fn find(path: &Path, entries: &[NdTiffEntry], position: u64) -> Result<Recording
     };
     let refuse = |why: Why| cannot("read", path, why);
     let mut planes = RecordingFacts::room(&found_axes, entries.len() as u64).map_err(|why| refuse(why.into()))?;
-    for (number, entry) in entries.iter().enumerate() {
+    for (number, (entry, region)) in entries.iter().zip(files.regions(entries)).enumerate() {
         let place = axes.iter().fold(0, |place, axis| place * axis.size() + axis.place(entry.axes.get(&axis.key)));
         let page = files.page(entry).map_err(|why| refuse(why.within(|why| format!("plane {number}: {why}"))))?;
         planes[place as usize] =
-            page.map(|page| PlaneSource { file: files.number(entry) as u32, number: number as u32, page });
+            page.map(|page| PlaneSource { file: files.number(entry) as u32, number: number as u32, page, region });
     }
     let NdTiffFiles { paths, notes, .. } = files;
     let files = paths.into_iter().map(|path| path.unwrap_or_default()).collect();
@@ -260,14 +263,23 @@ impl NdTiffFiles {
         self.numbers[&entry.file]
     }
 
-    /// The part of the sensor that the metadata of the first plane names.
-    fn region(&self, entries: &[NdTiffEntry]) -> Option<CameraRegion> {
-        let first = entries.first()?;
-        let [.., at, length] = first.numbers;
-        let path = self.paths[self.number(first)].as_deref().filter(|_| length < METADATA_BYTES_MAX)?;
-        let mut text = vec![0; length as usize];
-        read_at(&open_regular(path).ok()?, &mut text, at).ok()?;
-        CameraRegion::of(&serde_json::from_slice::<Value>(&text).ok()?["ROI"])
+    /// The parts of the sensor that the metadata of planes name, if those of the first one do.
+    fn regions(&self, entries: &[NdTiffEntry]) -> Vec<Option<CameraRegion>> {
+        let mut open: Option<(usize, File)> = None;
+        let mut region = |entry: &NdTiffEntry| {
+            let (number, [.., at, length]) = (self.number(entry), entry.numbers);
+            let path = self.paths[number].as_deref().filter(|_| length < PLANE_METADATA_BYTES_MAX)?;
+            if open.as_ref().is_none_or(|(known, _)| *known != number) {
+                open = Some((number, open_regular(path).ok()?));
+            }
+            let mut text = vec![0; length as usize];
+            read_at(&open.as_ref()?.1, &mut text, at).ok()?;
+            CameraRegion::of_metadata(&text)
+        };
+        match entries.first().and_then(&mut region) {
+            None => vec![None; entries.len()],
+            Some(_) => entries.iter().map(region).collect(),
+        }
     }
 
     /// The pixels of an entry; `None` if its file does not reach so far.
@@ -335,4 +347,61 @@ fn summary(path: &Path) -> Option<Value> {
     let mut text = vec![0; length as usize];
     read_at(&file, &mut text, start).ok()?;
     serde_json::from_slice(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright::Roi;
+
+    use super::super::recording::FrameSource;
+    use super::*;
+    use crate::args::MovingRoi;
+
+    /// A recording of planes of 3 x 2 bytes, each with its number, which say these regions.
+    fn write(folder: &Path, regions: &[&str]) -> PathBuf {
+        let (mut file, mut index) = (vec![0; 8], Vec::new());
+        for (number, region) in regions.iter().enumerate() {
+            let (axes, said) = (format!(r#"{{"time":{number}}}"#), format!(r#"{{"Exposure":10,"ROI":"{region}"}}"#));
+            let pixels_at = file.len();
+            file.extend([number as u8; 6]);
+            let said_at = file.len();
+            file.extend(said.bytes());
+            for text in [&axes, "run.tif"] {
+                index.extend((text.len() as u32).to_le_bytes());
+                index.extend(text.bytes());
+            }
+            let words = [pixels_at, 3, 2, 0, 0, said_at, said.len(), 0];
+            index.extend(words.iter().flat_map(|&word| (word as u32).to_le_bytes()));
+        }
+        std::fs::write(folder.join("run.tif"), file).unwrap();
+        std::fs::write(folder.join(INDEX), index).unwrap();
+        folder.join(INDEX)
+    }
+
+    #[test]
+    fn planes_stand_where_their_metadata_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = write(folder.path(), &["10-20-3-2", "11-19-3-2", "10-20-3-2"]);
+        let refused = open(&index, None).unwrap().settle_regions(None, &index).unwrap_err().to_string();
+        assert!(refused.contains("10-20-3-2 and 11-19-3-2"), "{refused}");
+        let mut source = open(&index, None).unwrap();
+        source.settle_regions(Some(MovingRoi::Pad), &index).unwrap();
+        let parts: Vec<_> = (0..3).map(|frame| source.roi(frame).unwrap()).collect();
+        let part = |y, x| Roi { y, x, height: 2, width: 3 };
+        assert_eq!(parts, [part(1, 0), part(0, 1), part(1, 0)]);
+        let mut frame = [9; 12];
+        source.read(1, &mut frame).unwrap();
+        assert_eq!(frame, [9, 1, 1, 1, 9, 1, 1, 1, 9, 9, 9, 9]);
+        assert_eq!((source.recording().frame_bytes(), source.held_bytes()), (12, 6));
+    }
+
+    #[test]
+    fn the_region_of_all_planes_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = write(folder.path(), &["10-20-3-2"; 2]);
+        let mut source = open(&index, None).unwrap();
+        source.settle_regions(None, &index).unwrap();
+        assert_eq!(source.recording().region.map(|region| region.to_string()).as_deref(), Some("10-20-3-2"));
+        assert_eq!((source.roi(1), source.recording().frame_bytes()), (None, 6));
+    }
 }

@@ -1,11 +1,14 @@
 //! What a recording is, and what gives its frames.
 
+use std::fmt;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use shardwright::{Channel, Dim, DimKind, Dtype, FrameLayout, PixelFormat};
+use shardwright::{Channel, Dim, DimKind, Dtype, FrameLayout, PixelFormat, Roi};
 
+use super::regions::MovingRegion;
+use crate::args::MovingRoi;
 use crate::failure::Failure;
 
 /// Something that gives frames, again and again and in any order.
@@ -20,6 +23,20 @@ pub(crate) trait FrameSource: Send {
     /// Whether frame `index` is missing from the recording. `read` fills it with zeros.
     fn is_missing(&self, _index: u64) -> bool {
         false
+    }
+
+    /// The part of frame `index` that is there, and that `read` fills; `None`: all of it.
+    fn roi(&self, _index: u64) -> Option<Roi> {
+        None
+    }
+
+    /// Says what becomes of frames that are of several places of the sensor. `input`: what an error names.
+    ///
+    /// # Errors
+    ///
+    /// For such a recording, if nothing is wanted.
+    fn settle_regions(&mut self, _wanted: Option<MovingRoi>, _input: &Path) -> Result<(), Failure> {
+        Ok(())
     }
 
     /// How many of a pass's frames differ; the rest repeats them in turn.
@@ -69,6 +86,10 @@ pub(crate) struct Recording {
     pub(crate) name: Option<String>,
     /// The part of the sensor that the camera gave, of the size of the frames.
     pub(crate) region: Option<CameraRegion>,
+    /// The frames are of several parts, and nobody has said yet what becomes of that.
+    pub(crate) moving: Option<MovingRegion>,
+    /// Frames stand at their places in larger ones, which are recorded.
+    pub(crate) is_padded: bool,
     /// Things to tell the user that are no errors.
     pub(crate) notes: Vec<String>,
     /// Why the recording ends where it ends, if it was meant to be longer.
@@ -96,6 +117,31 @@ impl CameraRegion {
         let [x, y, width, height] = numbers.collect::<Option<Vec<_>>>()?.try_into().ok()?;
         Some(Self { x, y, width, height })
     }
+
+    /// What Micro-Manager's metadata of an image, which are JSON, say of it.
+    pub(crate) fn of_metadata(text: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Metadata {
+            #[serde(rename = "ROI")]
+            region: Value,
+        }
+        Self::of(&serde_json::from_slice::<Metadata>(text).ok()?.region)
+    }
+
+    /// The smallest one around both.
+    pub(crate) fn around(self, other: Self) -> Self {
+        let (x, y) = (self.x.min(other.x), self.y.min(other.y));
+        let end = |of: Self| [of.x.saturating_add(of.width), of.y.saturating_add(of.height)];
+        let ([right, bottom], [other_right, other_bottom]) = (end(self), end(other));
+        Self { x, y, width: right.max(other_right) - x, height: bottom.max(other_bottom) - y }
+    }
+}
+
+impl fmt::Display for CameraRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { x, y, width, height } = self;
+        write!(f, "{x}-{y}-{width}-{height}")
+    }
 }
 
 impl Recording {
@@ -114,6 +160,8 @@ impl Recording {
             unscaled_places: Vec::new(),
             name: None,
             region: None,
+            moving: None,
+            is_padded: false,
             notes: Vec::new(),
             defect: None,
             series: Vec::new(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::files::{open_regular, stays_inside};
 use super::recording::{CameraRegion, named_channel};
 use super::tiff::mmstack::{self, choose_position};
-use super::tiff::planes::RecordingFacts;
+use super::tiff::planes::{PlaneSource, RecordingFacts};
 use super::tiff::stack::Stack;
 use super::why::{cannot, refused};
 use crate::args::Series;
@@ -111,10 +111,9 @@ pub(super) fn find_one<'a>(
         let said = channels.iter().map(|channel| said(named(channel)).unwrap_or_else(|name| named_channel(&name)));
         axes.channels = said.collect();
     }
-    let (region, note) = region(path);
-    axes.region = region;
+    let regions = regions(path);
     let mut planes = RecordingFacts::room(&axes, here.len() as u64).map_err(|why| cannot("read", path, why))?;
-    let mut notes: Vec<_> = note.into_iter().collect();
+    let mut notes = Vec::new();
     for (file, (image, name)) in here.iter().enumerate() {
         stays_inside(path, image).map_err(|why| refused(image, why))?;
         let stack = Stack::open(image)?;
@@ -126,7 +125,8 @@ pub(super) fn find_one<'a>(
                     _ => name.time,
                 }
         });
-        planes[at as usize] = Some(stack.plane(file, 0)?);
+        let region = image.file_name().and_then(|name| regions.get(name.to_str()?)).copied();
+        planes[at as usize] = Some(PlaneSource { region, ..stack.plane(file, 0)? });
         notes.extend(stack.notes());
     }
     notes.sort_unstable();
@@ -152,20 +152,19 @@ pub(super) fn summary(path: &Path) -> Value {
 struct ImageMetadata {
     #[serde(default, rename = "ROI")]
     region: Value,
+    #[serde(default, rename = "FileName")]
+    file: Value,
 }
 
-/// The part of the sensor that `metadata.txt` names for all images, or that it changes.
-fn region(path: &Path) -> (Option<CameraRegion>, Option<String>) {
+/// The parts of the sensor that `metadata.txt` names, by the names of files.
+fn regions(path: &Path) -> HashMap<String, CameraRegion> {
     let images = metadata::<HashMap<String, ImageMetadata>>(path).unwrap_or_default();
-    let mut regions = images.values().filter_map(|image| CameraRegion::of(&image.region));
-    let first = regions.next();
-    match first.zip(regions.find(|region| Some(*region) != first)) {
-        None => (first, None),
-        Some(_) => {
-            let why = "the camera's region of interest changes in metadata.txt, and is not kept";
-            (None, Some(why.to_owned()))
-        }
-    }
+    let named = images.iter().filter_map(|(key, image)| {
+        // Version 2 names the folder, too, and the key of a file ends with its name.
+        let file = image.file.as_str().unwrap_or(key).rsplit('/').next()?;
+        Some((file.to_owned(), CameraRegion::of(&image.region)?))
+    });
+    named.collect()
 }
 
 /// What is asked for of `metadata.txt`.

@@ -90,7 +90,6 @@ impl MmIndex {
         let position = choose_position(&positions, series, &path)?;
         let size = |column: usize| entries().map(|entry| entry[column] + 1).max().unwrap_or(1);
         let axes = axes(&self.summary, [size(0), size(1), size(2)], position);
-        let axes = Axes { region: parts[0].0.region(), ..axes };
         let there = parts.iter().map(|part| part.0.entries.len() as u64).sum();
         let mut planes = RecordingFacts::room(&axes, there).map_err(|why| cannot("read", &path, why))?;
         for (file, (stack, entries)) in parts.iter().enumerate() {

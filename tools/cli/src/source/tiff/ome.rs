@@ -231,7 +231,7 @@ impl Set {
             let why = format!("its pages have {samples} samples a pixel, but the OME-XML has {channels} channels");
             return Err(cannot("read", &self.path, why));
         }
-        let axes = Axes { region: self.stacks.first().and_then(Stack::region), ..axes(image, samples) };
+        let axes = axes(image, samples);
         let there = self.stacks.iter().map(|stack| stack.entries.len() as u64).sum();
         let mut planes =
             RecordingFacts::room(&axes, there).map_err(|why| cannot("use the OME-XML of", &self.path, why))?;
@@ -320,7 +320,7 @@ fn axes(image: &OmeImage, samples: u64) -> Axes {
     };
     let outer = image.outer.iter().map(axis).collect();
     let (channels, name) = (image.channels.clone(), image.name.clone());
-    Axes { outer, y_step, x_step, y_place, x_place, channels, name, region: None }
+    Axes { outer, y_step, x_step, y_place, x_place, channels, name }
 }
 
 /// The place of a block's first plane; `None` if it is beyond the sizes.

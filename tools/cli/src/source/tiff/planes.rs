@@ -4,15 +4,17 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use shardwright::Dtype;
 use shardwright::words::{IS, count, of_number};
+use shardwright::{Dtype, Roi};
 
 use super::super::axes::Axes;
 use super::super::files::open_regular;
-use super::super::recording::{FrameSource, Recording};
+use super::super::recording::{CameraRegion, FrameSource, Recording};
+use super::super::regions;
 use super::super::why::{Why, cannot};
 use super::decode::read_page;
 use super::page::{self, Page, Shape};
+use crate::args::MovingRoi;
 use crate::failure::Failure;
 
 /// Files that are open at a time.
@@ -29,6 +31,8 @@ pub(crate) struct PlaneSource {
     /// The page's number in it.
     pub(crate) number: u32,
     pub(crate) page: Page,
+    /// The part of the sensor that it is of, if that is said.
+    pub(crate) region: Option<CameraRegion>,
 }
 
 /// What a kind of recording finds out before it is read.
@@ -68,6 +72,8 @@ pub(crate) struct PlaneReader {
     /// The pixels of the plane that was read last, where its samples stand together.
     cached: Option<usize>,
     cache: Vec<u8>,
+    /// A plane on its way to its place in a frame.
+    part: Vec<u8>,
 }
 
 impl PlaneReader {
@@ -99,6 +105,7 @@ impl PlaneReader {
         recording.notes = notes;
         recording.defect = defect;
         recording.series = series;
+        regions::note(&mut recording, planes.iter().flatten().map(|plane| plane.region));
         Ok(Self {
             recording,
             files: RecordingFiles { paths: files, open: VecDeque::new() },
@@ -107,6 +114,7 @@ impl PlaneReader {
             inner,
             cached: None,
             cache: vec![0; cache_bytes as usize],
+            part: Vec::new(),
         })
     }
 
@@ -122,6 +130,29 @@ impl PlaneReader {
     fn place(&self, index: u64) -> (usize, u64) {
         let (outer, inner) = (index / self.inner, index % self.inner);
         (((outer / self.samples) * self.inner + inner) as usize, outer % self.samples)
+    }
+
+    fn read_plane(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+        let (number, sample) = self.place(index);
+        let Some(plane) = &self.planes[number] else {
+            frame.fill(0);
+            return Ok(());
+        };
+        let file = self.files.get(plane.file)?;
+        let path = &self.files.paths[plane.file as usize];
+        let wrong = |why: Why| cannot(&format!("read frame {index} from"), path, why);
+        let form = &plane.page.form;
+        assert_eq!(frame.len() as u64, form.shape.frame_bytes(), "a frame of the recording's size");
+        if form.samples_together() == 1 {
+            return read_page(&file, &plane.page, sample, frame).map_err(wrong);
+        }
+        if self.cached != Some(number) {
+            self.cached = None;
+            read_page(&file, &plane.page, 0, &mut self.cache).map_err(wrong)?;
+            self.cached = Some(number);
+        }
+        pick(&self.cache, self.samples as usize, sample as usize, form.shape.dtype.size(), frame);
+        Ok(())
     }
 }
 
@@ -172,30 +203,34 @@ impl FrameSource for PlaneReader {
     }
 
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
-        let (number, sample) = self.place(index);
-        let Some(plane) = &self.planes[number] else {
-            frame.fill(0);
-            return Ok(());
-        };
-        let file = self.files.get(plane.file)?;
-        let path = &self.files.paths[plane.file as usize];
-        let wrong = |why: Why| cannot(&format!("read frame {index} from"), path, why);
-        let form = &plane.page.form;
-        assert_eq!(frame.len() as u64, form.shape.frame_bytes(), "a frame of the recording's size");
-        if form.samples_together() == 1 {
-            return read_page(&file, &plane.page, sample, frame).map_err(wrong);
+        let Some(roi) = self.roi(index) else { return self.read_plane(index, frame) };
+        let (pixel_bytes, [_, columns]) = (self.recording.dtype.size(), self.recording.sides());
+        let mut part = std::mem::take(&mut self.part);
+        let read = self.read_plane(index, &mut part);
+        if read.is_ok() {
+            regions::lay(&part, roi, pixel_bytes, columns as usize, frame);
         }
-        if self.cached != Some(number) {
-            self.cached = None;
-            read_page(&file, &plane.page, 0, &mut self.cache).map_err(wrong)?;
-            self.cached = Some(number);
+        self.part = part;
+        read
+    }
+
+    fn roi(&self, index: u64) -> Option<Roi> {
+        let around = self.recording.region.filter(|_| self.recording.is_padded)?;
+        let plane = self.planes[self.place(index).0].as_ref()?;
+        plane.region.map(|region| regions::place(region, around))
+    }
+
+    fn settle_regions(&mut self, wanted: Option<MovingRoi>, input: &Path) -> Result<(), Failure> {
+        let part_bytes = self.recording.frame_bytes() as usize;
+        regions::settle(&mut self.recording, wanted, input)?;
+        if self.recording.is_padded {
+            self.part = vec![0; part_bytes];
         }
-        pick(&self.cache, self.samples as usize, sample as usize, form.shape.dtype.size(), frame);
         Ok(())
     }
 
     fn held_bytes(&self) -> u64 {
-        self.cache.len() as u64
+        (self.cache.len() + self.part.len()) as u64
     }
 
     fn close_files(&mut self) {

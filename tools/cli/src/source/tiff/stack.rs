@@ -22,6 +22,8 @@ pub(crate) struct StackPage {
     pub(crate) is_reduced: bool,
     /// Where its directory is.
     pub(crate) offset: u64,
+    /// The part of the sensor that Micro-Manager names for it, if it does for the first page.
+    region: Option<CameraRegion>,
 }
 
 /// One file.
@@ -47,8 +49,6 @@ pub(crate) struct Stack {
     pub(crate) defect: Option<String>,
     /// Bytes of the file.
     pub(crate) len: u64,
-    /// What Micro-Manager says of the first page.
-    micro_manager: String,
 }
 
 /// What MetaMorph says of each plane.
@@ -82,7 +82,6 @@ impl Stack {
             orientation: 1,
             defect: None,
             len: bytes.len,
-            micro_manager: String::new(),
         };
         let (mut next, mut seen) = (header.first, HashSet::new());
         while next != 0 {
@@ -120,29 +119,29 @@ impl Stack {
             self.lsm = ifd.bytes(bytes, tag::LSM_INFO).ok().flatten();
             self.imagej_channels = imagej_channels::read(bytes, ifd, header.order);
             self.metamorph = metamorph_planes(bytes, ifd);
-            self.micro_manager = ifd.text(bytes, tag::MICRO_MANAGER).unwrap_or_default();
         }
         self.has_sub_ifds |= ifd.has(tag::SUB_IFDS);
         let before = self.entries.last().and_then(|entry| entry.page.as_ref().ok());
         let page = Page::read(bytes, ifd, header.order, before).map_err(Box::new);
         let is_reduced = ifd.number(bytes, tag::NEW_SUBFILE_TYPE).is_ok_and(|kind| kind.unwrap_or(0) & 1 == 1);
-        self.entries.push(StackPage { page, is_reduced, offset });
+        let says_region = self.entries.first().is_none_or(|first| first.region.is_some());
+        let said = says_region.then(|| ifd.text(bytes, tag::MICRO_MANAGER)).flatten();
+        let region = said.and_then(|text| CameraRegion::of_metadata(text.as_bytes()));
+        self.entries.push(StackPage { page, is_reduced, offset, region });
     }
 
     /// The page `number`, counted along the chain, as a plane of the file `file` in a list.
     pub(crate) fn plane(&self, file: usize, number: usize) -> Result<PlaneSource, Failure> {
-        match &self.entries[number].page {
-            Ok(page) => Ok(PlaneSource { file: file as u32, number: number as u32, page: page.clone() }),
+        let StackPage { page, region, .. } = &self.entries[number];
+        match page {
+            Ok(page) => {
+                Ok(PlaneSource { file: file as u32, number: number as u32, page: page.clone(), region: *region })
+            }
             Err(why) => {
                 let sentence = |why| format!("page {number} of {}: {why}", self.path.display());
                 Err(refused(&self.path, Why::clone(why).within(sentence)))
             }
         }
-    }
-
-    /// The part of the sensor that Micro-Manager names for the first page.
-    pub(crate) fn region(&self) -> Option<CameraRegion> {
-        CameraRegion::of(&serde_json::from_str::<serde_json::Value>(&self.micro_manager).ok()?["ROI"])
     }
 
     /// The numbers of the pages of full resolution.
