@@ -70,6 +70,14 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("image", found, ids=lambda image: image.name)
 
 
+def pytest_collection_modifyitems(items):
+    """The longest come first: one at the beginning, one where the second half of the processes begins."""
+    longest = [item for item in items if item.path.name == "test_matrix.py"]
+    rest = [item for item in items if item.path.name != "test_matrix.py"]
+    half = len(rest) // 2 + 4
+    items[:] = [*longest[:1], *rest[:half], *longest[1:], *rest[half:]]
+
+
 @pytest.fixture(scope="session")
 def command():
     return built_command()
