@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shardwright::{Channel, Dim, DimKind, Dtype, FrameLayout, PixelFormat, Roi};
 
-use super::regions::MovingRegion;
 use crate::args::MovingRoi;
 use crate::failure::Failure;
 
@@ -142,6 +141,15 @@ impl fmt::Display for CameraRegion {
         let Self { x, y, width, height } = self;
         write!(f, "{x}-{y}-{width}-{height}")
     }
+}
+
+/// The regions of a recording that are not all the same, each as large as the frames.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MovingRegion {
+    /// The part of the sensor around all of them.
+    pub(super) around: CameraRegion,
+    /// Two that differ.
+    pub(super) differing: [CameraRegion; 2],
 }
 
 impl Recording {

@@ -4,21 +4,12 @@ use std::path::Path;
 
 use shardwright::Roi;
 
-use super::recording::{CameraRegion, Recording};
+use super::recording::{CameraRegion, MovingRegion, Recording};
 use crate::args::MovingRoi;
 use crate::failure::Failure;
 
 /// An image has no side longer than this.
 const SIDE_MAX: u64 = 1 << 24;
-
-/// The regions of a recording that are not all the same, each as large as the frames.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct MovingRegion {
-    /// The part of the sensor around all of them.
-    pub(super) around: CameraRegion,
-    /// Two that differ.
-    differing: [CameraRegion; 2],
-}
 
 /// Tells what is said of the frames' regions. `regions`: of all planes that are there.
 pub(super) fn note(recording: &mut Recording, regions: impl Iterator<Item = Option<CameraRegion>> + Clone) {
