@@ -18,7 +18,7 @@ use shardwright::{
 const OFTEN: Duration = Duration::from_millis(10);
 /// Torn images that are made and looked at, over all kinds of shards.
 fn images() -> u64 {
-    std::env::var("SHARDWRIGHT_CRASH_IMAGES").map_or(5_000, |count| count.parse().expect("a number of images"))
+    std::env::var("SHARDWRIGHT_CRASH_IMAGES").map_or(2_500, |count| count.parse().expect("a number of images"))
 }
 
 #[test]

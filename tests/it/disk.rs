@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::common::stopped::{Frame, finished, frames_of, sound, stopped};
-use crate::common::{frame, on_disk, recovered, tiny};
+use crate::common::{fault_step, frame, on_disk, recovered, tiny};
 use shardwright::offline::Store;
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, Shuffle,
@@ -249,7 +249,7 @@ fn edit_a_chunk(path: &Path) {
 #[test]
 fn chunks_of_whole_rows_start_on_pages_and_come_back() {
     let numbers: Vec<u64> = (0..10).collect();
-    for turn in 0..16_usize {
+    for turn in (0..16).step_by(fault_step(3)) {
         let storage = if turn < 8 { StorageKind::Direct } else { StorageKind::Auto };
         let (rows, deep) = (if (turn / 4).is_multiple_of(2) { 768 } else { 640 }, 1 + turn as u64 / 2 % 2);
         let config = of_whole_rows(rows, deep, storage, turn);

@@ -1,7 +1,7 @@
 //! Each call of a storage fails in turn, once and for good, in several dialects: what is left is recovered, and then
 //! the pixels, the records, what is listed as missing and what a check finds agree.
 //!
-//! `SHARDWRIGHT_FAULT_STEP` says that one of this many calls fails; without it, one of seven, and with 1, each.
+//! `SHARDWRIGHT_FAULT_STEP` says that one of this many calls fails; without it, one of eleven, and with 1, each.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -127,7 +127,7 @@ fn books_agree(storage: &Probed, config: &Config, summary: &Summary, accepted: &
 
 #[test]
 fn after_each_fault_the_books_agree_once_recovered() {
-    let step = fault_step(7);
+    let step = fault_step(11);
     let (mut faults, mut first) = (0, 0);
     for (sample, config) in samples().iter().enumerate() {
         for (call, for_good) in CALLS.iter().flat_map(|&call| [(call, false), (call, true)]) {

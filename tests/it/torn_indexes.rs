@@ -21,7 +21,7 @@ const SIDE: u64 = 16;
 
 /// Torn images that are made and looked at, over all kinds of shards.
 fn images() -> u64 {
-    std::env::var("SHARDWRIGHT_CRASH_IMAGES").map_or(2_000, |count| count.parse().expect("a number of images"))
+    std::env::var("SHARDWRIGHT_CRASH_IMAGES").map_or(1_000, |count| count.parse().expect("a number of images"))
 }
 
 /// Numbers that look random, the same in each run.

@@ -49,7 +49,7 @@ fn covered(shard: &[u8], chunks: usize, location: IndexLocation) -> Vec<std::ops
 
 #[test]
 fn a_flipped_byte_is_found_wherever_something_covers_it() {
-    let (mut turn, step) = (0, fault_step(11));
+    let (mut turn, step) = (0, fault_step(17));
     for (placement, location) in [
         (Placement::Fixed, IndexLocation::End),
         (Placement::Fixed, IndexLocation::Start),

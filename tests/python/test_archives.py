@@ -17,7 +17,7 @@ import zarr
 from readers import assert_reads, assert_same
 from recordings import movie as pixels
 
-KILLS = int(os.environ.get("SHARDWRIGHT_KILLS", "8"))
+KILLS = int(os.environ.get("SHARDWRIGHT_KILLS", "6"))
 SHAPE = (37, 96, 120)
 LAYOUT = ["--chunk", "2,48,64", "--shard", "8,96,128"]
 

@@ -59,7 +59,7 @@ const TESTS: [(&str, &[&str]); 18] = [
 
 /// What valgrind looks at unless `SHARDWRIGHT_VALGRIND` is "all": each way in which memory changes hands, by the C
 /// header and by the wrapper.
-const MEMCHECKED: [&str; 6] = ["misuse.c", "used.c", "buffers.c", "ending.c", "own_buffers.c", "wrapper.cpp"];
+const MEMCHECKED: [&str; 4] = ["misuse.c", "used.c", "own_buffers.c", "wrapper.cpp"];
 
 /// As many as valgrind shows the same with, which is some fifty times slower than the machine.
 const FEWER_FRAMES: [(&str, &str); 2] = [("events.c", "2000"), ("aborting.c", "8")];
