@@ -249,7 +249,7 @@ fn edit_a_chunk(path: &Path) {
 #[test]
 fn chunks_of_whole_rows_start_on_pages_and_come_back() {
     let numbers: Vec<u64> = (0..10).collect();
-    for turn in (0..16).step_by(fault_step(3)) {
+    for turn in (0..16_usize).step_by(fault_step(3)) {
         let storage = if turn < 8 { StorageKind::Direct } else { StorageKind::Auto };
         let (rows, deep) = (if (turn / 4).is_multiple_of(2) { 768 } else { 640 }, 1 + turn as u64 / 2 % 2);
         let config = of_whole_rows(rows, deep, storage, turn);
