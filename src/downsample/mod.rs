@@ -67,10 +67,11 @@ named!(Method, "method", {
     Mode => "mode",
 });
 
-/// Bytes of a row that are reduced at once, an even number of pixels, and this many pieces before its turn each is
-/// asked for.
-const PIECE_BYTES: usize = 1024;
-const PIECES_AHEAD: usize = 4;
+/// Bytes of a row of one plane, and of two, that are reduced at once, an even number of pixels. Of four rows, less is
+/// asked for at a time: no more than the processor can have on its way, so that it need not wait before it reduces.
+const PIECE_BYTES: [usize; 2] = [1024, 256];
+/// This many bytes before its turn each piece is asked for.
+const BYTES_AHEAD: usize = 4096;
 
 type Flat = fn([[&[u8]; 2]; 1], &mut [u8]);
 type Deep = fn([[&[u8]; 2]; 2], &mut [u8]);
@@ -151,9 +152,10 @@ impl Downsampler {
     ) {
         let Plane { rows, columns, .. } = planes[0];
         let row_bytes = columns * self.pixel_bytes;
+        let piece_bytes = PIECE_BYTES[PLANES - 1];
         let out_row_bytes = columns.div_ceil(2) * self.pixel_bytes;
         let piece = |y: usize, at: usize| {
-            let bytes = at..row_bytes.min(at + PIECE_BYTES);
+            let bytes = at..row_bytes.min(at + piece_bytes);
             let mut piece = [[&[][..]; 2]; PLANES];
             for (two, plane) in piece.iter_mut().zip(&planes) {
                 two[0] = &plane.row(2 * y, self.pixel_bytes)[bytes.clone()];
@@ -162,15 +164,15 @@ impl Downsampler {
             piece
         };
         let pieces = || {
-            let row = |y| (0..row_bytes).step_by(PIECE_BYTES).map(move |at| (y, at));
+            let row = |y| (0..row_bytes).step_by(piece_bytes).map(move |at| (y, at));
             (0..rows.div_ceil(2)).flat_map(row)
         };
-        let mut ahead = pieces().skip(PIECES_AHEAD);
+        let mut ahead = pieces().skip(BYTES_AHEAD / piece_bytes);
         for (y, at) in pieces() {
             if let Some((y, at)) = ahead.next() {
                 piece(y, at).as_flattened().iter().take(self.rows_read).for_each(|row| prefetch_second(row));
             }
-            let places = out_row_bytes.min((at + PIECE_BYTES) / 2) - at / 2;
+            let places = out_row_bytes.min((at + piece_bytes) / 2) - at / 2;
             kernel(piece(y, at), &mut out[y * out_stride + at / 2..][..places]);
         }
     }

@@ -48,15 +48,11 @@ impl Reduction for Mode {
     #[inline(always)]
     fn reduce<P: Pixel, const PLANES: usize>(mut planes: [[P; 4]; PLANES]) -> P {
         let sorted = sort(planes.as_flattened_mut());
-        let (mut mode, mut longest, mut run) = (sorted[0], 1_u8, 1_u8);
-        for i in 1..sorted.len() {
-            let is_equal = sorted[i] == sorted[i - 1] || sorted[i].is_nan() && sorted[i - 1].is_nan();
-            run = if is_equal { run + 1 } else { 1 };
-            // Not at a tie: what comes first is smaller.
-            mode = if run > longest { sorted[i] } else { mode };
-            longest = longest.max(run);
+        match *sorted {
+            [a, b, c, d] => mode_of_4([a, b, c, d]),
+            [a, b, c, d, e, f, g, h] => mode_of_8([a, b, c, d, e, f, g, h]),
+            _ => unreachable!("one or two planes"),
         }
-        mode
     }
 }
 
@@ -67,6 +63,46 @@ impl Reduction for Median {
         let (half, last) = (sorted.len() / 2, sorted[sorted.len() - 1]);
         if last.is_nan() { last } else { sorted[half - 1].middle(sorted[half]) }
     }
+}
+
+/// Of sorted pixels: the first that is equal to the next one.
+#[inline(always)]
+fn mode_of_4<P: Pixel>([a, b, c, d]: [P; 4]) -> P {
+    let mode = if same(c, d) { c } else { a };
+    let mode = if same(b, c) { b } else { mode };
+    if same(a, b) { a } else { mode }
+}
+
+/// Of sorted pixels: the first of the longest run. Runs of two are looked for, then of three, then of four, each time
+/// from the end. The first four places where a run of four may start share one pixel, as those of shorter runs do by
+/// threes and twos. Longer runs are found as four: beside them there is no other of four.
+#[inline(always)]
+fn mode_of_8<P: Pixel>(x: [P; 8]) -> P {
+    let two: [bool; 7] = [
+        same(x[0], x[1]),
+        same(x[1], x[2]),
+        same(x[2], x[3]),
+        same(x[3], x[4]),
+        same(x[4], x[5]),
+        same(x[5], x[6]),
+        same(x[6], x[7]),
+    ];
+    let three = [two[0] & two[1], two[1] & two[2], two[2] & two[3], two[3] & two[4], two[4] & two[5], two[5] & two[6]];
+    let four = [three[0] & two[2], three[1] & two[3], three[2] & two[4], three[3] & two[5], three[4] & two[6]];
+    let mode = if two[6] { x[6] } else { x[0] };
+    let mode = if two[4] | two[5] { x[5] } else { mode };
+    let mode = if two[2] | two[3] { x[3] } else { mode };
+    let mode = if two[0] | two[1] { x[1] } else { mode };
+    let mode = if three[3] | three[4] | three[5] { x[5] } else { mode };
+    let mode = if three[0] | three[1] | three[2] { x[2] } else { mode };
+    let mode = if four[4] { x[4] } else { mode };
+    if four[0] | four[1] | four[2] | four[3] { x[3] } else { mode }
+}
+
+/// NaNs are all one value.
+#[inline(always)]
+fn same<P: Pixel>(first: P, second: P) -> bool {
+    (first == second) | (first.is_nan() & second.is_nan())
 }
 
 /// The pixel that is before all others, or a NaN.
