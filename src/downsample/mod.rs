@@ -67,9 +67,11 @@ named!(Method, "method", {
     Mode => "mode",
 });
 
-/// Bytes of a row of one plane, and of two, that are reduced at once, an even number of pixels. Of four rows, less is
-/// asked for at a time: no more than the processor can have on its way, so that it need not wait before it reduces.
-const PIECE_BYTES: [usize; 2] = [1024, 256];
+/// Bytes of a row that are reduced at once, an even number of pixels.
+const PIECE_BYTES: usize = 1024;
+/// The same where four rows are read: no more lines are asked for at a time than the processor can have on their way,
+/// so that it need not wait before it reduces.
+const PIECE_BYTES_OF_FOUR: usize = 256;
 /// This many bytes before its turn each piece is asked for.
 const BYTES_AHEAD: usize = 4096;
 
@@ -152,7 +154,7 @@ impl Downsampler {
     ) {
         let Plane { rows, columns, .. } = planes[0];
         let row_bytes = columns * self.pixel_bytes;
-        let piece_bytes = PIECE_BYTES[PLANES - 1];
+        let piece_bytes = if self.rows_read.min(2 * PLANES) == 4 { PIECE_BYTES_OF_FOUR } else { PIECE_BYTES };
         let out_row_bytes = columns.div_ceil(2) * self.pixel_bytes;
         let piece = |y: usize, at: usize| {
             let bytes = at..row_bytes.min(at + piece_bytes);
