@@ -426,9 +426,9 @@ impl Acquisition {
         self.engine.latencies()
     }
 
-    /// Has `call` told the key of every shard that is closed from now on, also of levels: it is complete, and with
-    /// [`Config::sync`] on the device. It is called by the thread that closes shards, which does nothing else
-    /// meanwhile.
+    /// Has `call` told the key of every shard that is closed from now on, also of levels, from the root of the dataset
+    /// on: it is complete, and with [`Config::sync`] on the device. It is called by the thread that closes shards,
+    /// which does nothing else meanwhile.
     ///
     /// A panic of it costs nothing and is told in [`Summary::notes`](crate::Summary::notes). It may drop or abort an
     /// acquisition, also this one's last handle; a thread of its own then ends that run, for which nobody waits. It
