@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 
 use super::open_files::Permit;
 use crate::error::{Error, Result};
-use crate::shard::{ParkedShard, Shard};
+use crate::shard::{ParkedFile, ParkedShard, ReopenedFile, Shard};
 use crate::sync::Unpoisoned;
 
 /// The shards that cover the same frames: one, or several side by side.
@@ -53,16 +53,23 @@ pub(crate) struct ParkedBlock {
 }
 
 impl ParkedBlock {
-    /// Opens the files again; after an error, tells also which cells are lost: all of them.
-    pub(super) fn reopen(self, permit: Option<Permit>) -> std::result::Result<ShardBlock, (Error, Vec<(u64, u64)>)> {
-        let places: Vec<_> = self.cells.iter().map(ParkedCell::at).collect();
-        let (count, mut permit) = (self.cells.len(), permit);
-        let open = |(at, cell): (usize, ParkedCell)| {
-            let permit = permit.as_mut().map(|permit| permit.split(count - at));
-            cell.reopen(permit).map(Arc::new)
+    /// Opens the files again, all of them; after an error, none is open.
+    pub(super) fn reopen(self, permit: Option<Permit>) -> std::result::Result<ShardBlock, (Error, Self)> {
+        let opened = match self.cells.iter().map(ParkedCell::open).collect::<Result<Vec<_>>>() {
+            Ok(opened) => opened,
+            Err(error) => return Err((error, self)),
         };
-        let cells = self.cells.into_iter().enumerate().map(open).collect::<Result<_>>();
-        cells.map(|cells| ShardBlock { number: self.number, cells }).map_err(|error| (error, places))
+        let (count, mut permit) = (self.cells.len(), permit);
+        let with = |(at, (cell, files)): (usize, (ParkedCell, _))| {
+            let permit = permit.as_mut().map(|permit| permit.split(count - at));
+            Arc::new(cell.with(files, permit))
+        };
+        let cells = self.cells.into_iter().zip(opened).enumerate().map(with).collect();
+        Ok(ShardBlock { number: self.number, cells })
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.cells.iter().map(ParkedCell::at)
     }
 }
 
@@ -84,10 +91,17 @@ impl ParkedCell {
     }
 
     pub(super) fn reopen(self, permit: Option<Permit>) -> Result<ShardCell> {
-        let Self { mut cell, shards } = self;
-        cell.shards = shards.into_iter().map(ParkedShard::reopen).collect::<Result<_>>()?;
-        cell.permit = permit;
-        Ok(cell)
+        let files = self.open()?;
+        Ok(self.with(files, permit))
+    }
+
+    fn open(&self) -> Result<Vec<ReopenedFile>> {
+        self.shards.iter().map(ParkedShard::open).collect()
+    }
+
+    fn with(self, files: Vec<ReopenedFile>, permit: Option<Permit>) -> ShardCell {
+        let shards = self.shards.into_iter().zip(files).map(|(shard, file)| shard.with(file)).collect();
+        ShardCell { shards, permit, ..self.cell }
     }
 }
 
@@ -100,25 +114,18 @@ pub(crate) struct ProvisionalLayer {
 }
 
 impl ShardCell {
-    /// Closes the files, all of them or none. Nobody else may use them. `is_synced`: as of [`Shard::park`].
-    pub(super) fn park(mut self, is_synced: bool) -> std::result::Result<ParkedCell, Box<Self>> {
-        let mut parked = Vec::new();
-        let mut shards = std::mem::take(&mut self.shards).into_iter();
-        for shard in shards.by_ref() {
-            match shard.park(is_synced) {
-                Ok(shard) => parked.push(shard),
-                Err(shard) => {
-                    // What was closed just now can be opened.
-                    let opened = parked.into_iter().map(ParkedShard::reopen).collect::<Result<Vec<_>>>();
-                    self.shards = opened.unwrap_or_default();
-                    self.shards.push(*shard);
-                    self.shards.extend(shards);
-                    return Err(Box::new(self));
-                }
-            }
-        }
+    /// By what the files are known again when they are closed; `None` if one has to stay open. Nobody else may use
+    /// them. `is_synced`: as of [`Shard::parked_file`].
+    pub(super) fn parked_files(&self, is_synced: bool) -> Option<Vec<ParkedFile>> {
+        self.shards.iter().map(|shard| shard.parked_file(is_synced)).collect()
+    }
+
+    /// Closes the files.
+    pub(super) fn park(mut self, files: Vec<ParkedFile>) -> ParkedCell {
+        let shards = std::mem::take(&mut self.shards);
+        let shards = shards.into_iter().zip(files).map(|(shard, file)| shard.park(file)).collect();
         self.permit = None;
-        Ok(ParkedCell { cell: self, shards: parked })
+        ParkedCell { cell: self, shards }
     }
 
     /// Counts one layer as done; true for the last.

@@ -73,12 +73,27 @@ impl ParkedBlocks {
         })
     }
 
-    /// Takes the block, if it does not leave just now.
-    pub(super) fn take(&self, number: u64) -> Option<ParkedState> {
+    /// Takes the block, if its files had to stay open.
+    pub(super) fn take_open(&self, number: u64) -> Option<ShardBlock> {
         let mut blocks = self.blocks.lock().unpoisoned();
-        match blocks.get(&number)? {
-            ParkedState::Leaving => None,
-            _ => blocks.remove(&number),
+        match blocks.remove(&number)? {
+            ParkedState::Open(block) => Some(block),
+            other => {
+                blocks.insert(number, other);
+                None
+            }
+        }
+    }
+
+    /// Takes the block, if its files are closed.
+    pub(super) fn take_closed(&self, number: u64) -> Option<ParkedBlock> {
+        let mut blocks = self.blocks.lock().unpoisoned();
+        match blocks.remove(&number)? {
+            ParkedState::Closed(block) => Some(block),
+            other => {
+                blocks.insert(number, other);
+                None
+            }
         }
     }
 

@@ -51,49 +51,38 @@ impl Served {
         let engine = &*self.engine;
         let number = block.number;
         let files = self.files_a_cell * block.cells.len();
-        let mut parked = Vec::new();
         for cell in &block.cells {
             if !is_synced {
                 checkpoint_cell(engine, cell, cell.progress(), true);
             }
             engine.open_cells.remove(cell);
         }
-        let mut cells = block.cells.into_iter();
-        let mut kept = None;
-        for cell in cells.by_ref() {
-            match alone(cell).and_then(|cell| cell.park(is_synced).map_err(|cell| Arc::new(*cell))) {
-                Ok(cell) => parked.push(cell),
-                Err(cell) => {
-                    kept = Some(cell);
-                    break;
-                }
+        let state = match close_all(block.cells, is_synced) {
+            Ok(cells) => ParkedState::Closed(ParkedBlock { number, cells }),
+            Err(cells) => {
+                engine.open_cells.add(&cells);
+                ParkedState::Open(ShardBlock { number, cells })
             }
-        }
-        let state = match kept {
-            None => ParkedState::Closed(ParkedBlock { number, cells: parked }),
-            Some(kept) => self.keep_open(number, parked, kept, cells),
         };
         engine.parked.put(number, state);
         self.open_files.note_parked(files);
     }
+}
 
-    /// One of a block's cells has to stay open, so all of them do.
-    fn keep_open(
-        &self,
-        number: u64,
-        parked: Vec<ParkedCell>,
-        kept: Arc<ShardCell>,
-        others: impl Iterator<Item = Arc<ShardCell>>,
-    ) -> ParkedState {
-        let engine = &*self.engine;
-        let mut cells = Vec::new();
-        for cell in parked {
-            cells.extend(self.reopen(cell).map(Arc::new));
+/// Closes the files of all cells of a block, or, if one of them has to stay open, of none: frames find a cell by its
+/// place, and what was closed might not be opened again.
+fn close_all(cells: Vec<Arc<ShardCell>>, is_synced: bool) -> std::result::Result<Vec<ParkedCell>, Vec<Arc<ShardCell>>> {
+    let mut own = Vec::new();
+    let mut cells = cells.into_iter();
+    while let Some(cell) = cells.next() {
+        match alone(cell) {
+            Ok(cell) => own.push(cell),
+            Err(shared) => return Err(own.into_iter().map(Arc::new).chain([shared]).chain(cells).collect()),
         }
-        cells.push(kept);
-        cells.extend(others);
-        engine.open_cells.add(&cells);
-        ParkedState::Open(ShardBlock { number, cells })
+    }
+    match own.iter().map(|cell| cell.parked_files(is_synced)).collect::<Option<Vec<_>>>() {
+        Some(files) => Ok(own.into_iter().zip(files).map(|(cell, files)| cell.park(files)).collect()),
+        None => Err(own.into_iter().map(Arc::new).collect()),
     }
 }
 

@@ -9,7 +9,6 @@ use super::cell::{ShardBlock, ShardCell};
 use super::kits::KitSupply;
 use super::messages::{Closing, PrepareBlock};
 use super::open_files::{OpenFiles, Permit};
-use super::parked::ParkedState;
 use super::pump::Engine;
 use super::served::{Roster, Served};
 use crate::dataset::image::ImageWriter;
@@ -116,12 +115,14 @@ impl Pending {
         if engine.needs_no_more.load(Acquire) {
             return Ok(true);
         }
-        let Some(permit) = self.of.permit() else { return Ok(false) };
-        let block = match engine.parked.take(self.number) {
-            None => return Ok(false),
-            Some(ParkedState::Closed(block)) => block.reopen(permit),
-            Some(ParkedState::Open(block)) => Ok(block),
-            Some(ParkedState::Leaving) => return Ok(false),
+        // What had to stay open has its permit.
+        let block = match engine.parked.take_open(self.number) {
+            Some(block) => Ok(block),
+            None => {
+                let Some(permit) = self.of.permit() else { return Ok(false) };
+                let Some(block) = engine.parked.take_closed(self.number) else { return Ok(false) };
+                block.reopen(permit)
+            }
         };
         match block {
             Ok(block) => {
@@ -130,7 +131,7 @@ impl Pending {
             }
             Err((error, lost)) => {
                 engine.parked.is_lost.store(true, Relaxed);
-                lost.into_iter().for_each(|(block, cell)| engine.losses.add_cell(block, cell, Box::default()));
+                lost.places().for_each(|(block, cell)| engine.losses.add_cell(block, cell, Box::default()));
                 engine.first_error.set_about(error, Some(engine.plan.shards.block_frames(self.number).start));
             }
         }

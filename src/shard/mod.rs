@@ -27,7 +27,7 @@ pub(crate) use close::Closed;
 pub(crate) use file::{Shard, ShardPosition, WaitsFor};
 #[cfg(feature = "offline")]
 pub(crate) use parked::ParkedChunks;
-pub(crate) use parked::ParkedShard;
+pub(crate) use parked::{ParkedFile, ParkedShard, ReopenedFile};
 pub(crate) use provisional::ProvisionalRoom;
 #[cfg(any(feature = "capi", loom))]
 pub(crate) use slot::Entry;

@@ -54,6 +54,7 @@ mod overwriting;
 mod own_buffers;
 mod own_storage;
 mod panicking_subscriber;
+mod parked;
 mod paused;
 mod pictures;
 mod planted;
