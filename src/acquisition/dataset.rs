@@ -90,7 +90,8 @@ impl Dataset {
     ///
     /// When there are as many, those of the images that got no frame for the longest time are closed until frames come
     /// again; what they hold is durable by then. While a shard is created, and while its index is replaced, it is open
-    /// twice. At the end of an image its shards are opened again one by one, one more than may be open if need be.
+    /// twice. At the end of an image its shards are opened again one by one, one more than may be open if need be; so
+    /// is a block of shards for the moment in which frames become durable that wait for others there.
     #[must_use]
     pub fn with_open_files(self, max: usize) -> Self {
         Self { pool: Arc::new(SharedPool::new(max)), ..self }

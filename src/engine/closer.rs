@@ -172,8 +172,11 @@ impl Served {
             let mut done: Vec<Done> = levels.iter().rev().map(|level| Done::of(&level.engine)).collect();
             let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
             let renews_indexes = start >= *indexes_from;
-            let mut bytes =
-                if renews_indexes { paused.keep(engine) * engine.plan.shard.index.renewal_bytes() } else { 0 };
+            let mut bytes = match renews_indexes {
+                true => paused.keep(engine, |number, work| self.with_parked(number, work)),
+                false => 0,
+            };
+            bytes *= engine.plan.shard.index.renewal_bytes();
             bytes += checkpoint(self, Done::of(engine), Some(copy), renews_indexes);
             for level in &levels {
                 bytes += done.pop().map_or(0, |done| checkpoint(level, done, None, renews_indexes));

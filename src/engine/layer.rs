@@ -45,6 +45,8 @@ pub(crate) struct LayerState {
     pub(crate) first_frame: u64,
     pub(crate) last_frame: u64,
     pub(crate) cell: Option<Arc<ShardCell>>,
+    /// It has none because the shards are closed for a while.
+    pub(crate) is_detached: bool,
     /// Its first chunk in each shard of the cell.
     pub(crate) first_chunk: usize,
     /// How many layers were given to the workers before it.

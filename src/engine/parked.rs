@@ -97,6 +97,12 @@ impl ParkedBlocks {
         }
     }
 
+    /// Takes the block for a moment, in which nobody else can, if it does not leave just now.
+    pub(super) fn borrow(&self, number: u64) -> Option<ParkedState> {
+        let mut blocks = self.blocks.lock().unpoisoned();
+        Some(std::mem::replace(blocks.get_mut(&number)?, ParkedState::Leaving))
+    }
+
     /// Takes all of them, of which none may be leaving.
     pub(super) fn take_all(&self) -> Vec<ParkedState> {
         std::mem::take(&mut *self.blocks.lock().unpoisoned()).into_values().collect()

@@ -7,7 +7,7 @@ use super::cell::{ParkedBlock, ParkedCell, ShardBlock, ShardCell};
 use super::cell_closing::{TOGETHER_MIN, checkpoint_cell, note_named};
 use super::parked::ParkedState;
 use super::served::Served;
-use crate::error::caught_call;
+use crate::error::{caught_call, logged};
 use crate::shard::{Checkpoint, Shard};
 
 /// Closes the files of blocks for a while. Where they are many, what they hold is brought to the device together.
@@ -46,6 +46,36 @@ fn checkpoint_together(blocks: &[(Arc<Served>, ShardBlock)]) -> Vec<bool> {
 }
 
 impl Served {
+    /// Does something with a block of shards whose files are closed for a while: they are open for this moment. Not if
+    /// somebody else is about to open or close them.
+    pub(super) fn with_parked(&self, number: u64, work: &mut dyn FnMut(&ShardBlock)) {
+        let parked = &self.engine.parked;
+        let mut work = |block: &ShardBlock| {
+            caught_call(|| work(block)).unwrap_or_else(|error| self.engine.first_error.set(error));
+        };
+        let block = match parked.borrow(number) {
+            None | Some(ParkedState::Leaving) => return,
+            Some(ParkedState::Open(block)) => {
+                work(&block);
+                return parked.put(number, ParkedState::Open(block));
+            }
+            Some(ParkedState::Closed(block)) => block,
+        };
+        let files = self.files_a_cell * block.cells.len();
+        match block.reopen(Some(self.open_files.take_beyond(files))) {
+            Ok(block) => {
+                work(&block);
+                self.open_files.note_leaving(files);
+                self.park(block, false);
+            }
+            // Whether it is lost is found out when frames need it.
+            Err((error, block)) => {
+                parked.put(number, ParkedState::Closed(block));
+                logged(|| tracing::warn!(%error, "a shard can't be opened again to make frames durable that wait"));
+            }
+        }
+    }
+
     /// Closes the files of shards for a while. What they hold is durable then; `is_synced`: already.
     fn park(&self, block: ShardBlock, is_synced: bool) {
         let engine = &*self.engine;

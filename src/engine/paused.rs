@@ -2,9 +2,11 @@
 //!
 //! The thread that closes looks at each checkpoint which layers got nothing since the one before, and stores
 //! [provisional chunks](crate::shard::provisional) of them. Their frames stay in the ring, and the layer goes on as if
-//! nothing had been.
+//! nothing had been. Where its shards are closed for a while, they are opened for that moment.
 
-use super::cell::ShardCell;
+use std::collections::BTreeMap;
+
+use super::cell::{ShardBlock, ShardCell};
 use super::gather::{TileShape, gather_plane, is_fill};
 use super::layer::{Layer, LayerPlace, LayerState};
 use super::shared::Shared;
@@ -27,8 +29,10 @@ impl PausedLayer<'_> {
     /// The layer, if it holds what it held.
     fn read(&self) -> Option<RwLockReadGuard<'_, Layer>> {
         let layer = read(self.shared, self.slot);
-        let LayerState { at, present, cell, .. } = &layer.state;
-        let is_same = *at == self.state.at && *present == self.state.present && cell.is_some();
+        let LayerState { at, present, cell, is_detached, .. } = &layer.state;
+        // It has a cell until it is done, unless that is closed for a while.
+        let waits = cell.is_some() || *is_detached;
+        let is_same = (*at, *present, waits) == (self.state.at, self.state.present, true);
         is_same.then_some(layer)
     }
 }
@@ -57,7 +61,9 @@ impl Paused {
 
     /// Stores provisional chunks of the layers that got nothing since the last call. That it can't be done is no error:
     /// the frames are where they were. Returns how many indexes were written for them.
-    pub(super) fn keep(&mut self, shared: &Shared) -> u64 {
+    ///
+    /// `with_parked` does something with the block with a number, whose files are closed for a while.
+    pub(super) fn keep(&mut self, shared: &Shared, with_parked: impl Fn(u64, &mut dyn FnMut(&ShardBlock))) -> u64 {
         let plan = &shared.plan;
         // The document of a volume that grows tells of whole chunks only.
         let is_shown = !plan.shard.cut_at_edge || plan.frames_total.is_some();
@@ -65,27 +71,47 @@ impl Paused {
         if plan.layers.frames_a_cell() == 1 || !is_shown {
             return renewed;
         }
+        let mut parked: BTreeMap<u64, Vec<(usize, LayerState)>> = BTreeMap::new();
         for slot in 0..self.before.len() {
             let (state, waits) = {
                 let layer = read(shared, slot);
-                (layer.state.clone(), layer.unsettled > 0 && layer.state.present > 0)
+                let gathers = layer.unsettled > 0 && layer.state.present > 0;
+                (layer.state.clone(), gathers && (layer.state.cell.is_some() || layer.state.is_detached))
             };
-            let before = self.before[slot].take();
-            let Some(cell) = state.cell.as_ref().filter(|_| waits) else { continue };
-            let layer = PausedLayer { shared, slot, state: &state, cell };
-            let mut keep = || {
-                caught(|| self.keep_layer(&layer, &mut renewed)).unwrap_or_else(|error| {
-                    logged(|| tracing::warn!(%error, "frames that wait for others can't be stored before these come"));
-                    // Once is enough.
-                    true
-                })
-            };
-            let is_kept = match before {
-                Some((at, present, is_kept)) if (at, present) == (state.at, state.present) => is_kept || keep(),
-                _ => false,
-            };
-            self.before[slot] = Some((state.at, state.present, is_kept));
+            let before = self.before[slot].take().filter(|_| waits);
+            let as_before = before.filter(|&(at, present, _)| (at, present) == (state.at, state.present));
+            self.before[slot] =
+                waits.then_some((state.at, state.present, as_before.is_some_and(|(.., is_kept)| is_kept)));
+            match (as_before, &state.cell) {
+                (Some((.., false)), Some(cell)) => renewed += self.try_to_keep(shared, slot, &state, cell),
+                (Some((.., false)), None) => {
+                    parked.entry(plan.shards.locate(state.first_frame).block).or_default().push((slot, state));
+                }
+                _ => {}
+            }
         }
+        for (number, layers) in parked {
+            with_parked(number, &mut |block| {
+                for (slot, state) in &layers {
+                    let cell = plan.shards.locate(state.first_frame).cell;
+                    renewed += self.try_to_keep(shared, *slot, state, &block.cells[cell as usize]);
+                }
+            });
+        }
+        renewed
+    }
+
+    /// Stores provisional chunks of a layer, and remembers whether it has to be tried again. Returns how many indexes
+    /// were written.
+    fn try_to_keep(&mut self, shared: &Shared, slot: usize, state: &LayerState, cell: &ShardCell) -> u64 {
+        let mut renewed = 0;
+        let layer = PausedLayer { shared, slot, state, cell };
+        let is_kept = caught(|| self.keep_layer(&layer, &mut renewed)).unwrap_or_else(|error| {
+            logged(|| tracing::warn!(%error, "frames that wait for others can't be stored before these come"));
+            // Once is enough.
+            true
+        });
+        self.before[slot] = Some((state.at, state.present, is_kept));
         renewed
     }
 

@@ -174,7 +174,7 @@ impl Sequencer {
             let is_open = cell.is_some();
             if is_open {
                 let mut layer = shared.layers.slot(*slot).layer.write().unpoisoned();
-                layer.state.cell = cell;
+                (layer.state.cell, layer.state.is_detached) = (cell, false);
             }
             !is_open
         });
@@ -192,7 +192,8 @@ impl Sequencer {
         let waiting = |of: &ShardPlace| gathering.iter().filter(|(_, at)| at == of).count();
         let block = self.blocks.park_idle(waiting, may_wait)?;
         for (slot, at) in gathering.into_iter().filter(|(_, at)| at.block == block.number) {
-            shared.layers.slot(slot).layer.write().unpoisoned().state.cell = None;
+            let mut layer = shared.layers.slot(slot).layer.write().unpoisoned();
+            (layer.state.cell, layer.state.is_detached) = (None, true);
             self.detached.push((slot, at));
         }
         self.latest = None;
@@ -357,6 +358,7 @@ impl Sequencer {
     fn hand_on(&mut self, slot: u32, at: &CellOf, mut layer: RwLockWriteGuard<Layer>, shared: &Shared) {
         self.open.remove(&(at.block, at.cell));
         self.latest = None;
+        layer.state.is_detached = false;
         if layer.state.present == 0 {
             if let Some(cell) = layer.state.cell.take() {
                 shared.layer_done(cell);

@@ -94,6 +94,8 @@ impl Served {
     /// Gives the shards that were closed for a while to the thread that closes.
     fn close_parked(&self) {
         let put = |closing| self.engine.closings.put(closing);
+        // A checkpoint may have one of them open, and puts it back.
+        let _checkpoint = self.closing.lock().unpoisoned();
         for block in self.engine.parked.take_all() {
             match block {
                 ParkedState::Closed(block) => block.cells.into_iter().map(Closing::Parked).for_each(put),

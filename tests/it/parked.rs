@@ -1,12 +1,15 @@
 //! Shards whose files are closed for a while, because other images need theirs.
 
 use std::any::Any;
+use std::fs;
 use std::io::{self, IoSlice};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use crate::common::storage::{save, scratch, wait_until, within};
-use crate::common::{frame, tiny};
+use crate::common::{frame, recovered, tiny};
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Blob, Config, Dataset, Dim, Dtype, Memory, Storage};
 
@@ -137,4 +140,49 @@ fn shards_of_which_one_has_to_stay_open_keep_their_places() {
             }
         });
     }
+}
+
+/// Copies what a kill would leave at this moment.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn frames_that_wait_in_shards_that_are_closed_for_a_while_become_durable() {
+    const IMAGES: usize = 60;
+    within(120, || {
+        let folder = scratch();
+        let (path, killed) = (folder.path().join("run.zarr"), folder.path().join("killed.zarr"));
+        let dims = vec![Dim::time(8).chunk(4).shard(8), Dim::z(2).chunk(1).shard(1), Dim::y(16).chunk(8), Dim::x(16)];
+        let checkpoint_every = Duration::from_millis(50);
+        let config = Config { dims, dtype: Dtype::U8, checkpoint_every, sync: true, ..tiny(None, 256) };
+        let dataset = Dataset::create(&path).unwrap().with_open_files(9);
+        let images = (0..IMAGES).map(|image| (format!("{image}"), config.clone()));
+        let images = dataset.acquisitions(images).unwrap();
+        for frames in [0..2, 2..3, 3..7] {
+            let end = frames.end;
+            images.iter().for_each(|image| append(image, frames.clone()));
+            let durable = || images.iter().map(|image| image.stats().frames_durable).sum::<u64>();
+            wait_until("all are durable", || durable() == end * IMAGES as u64);
+        }
+        copy(&path, &killed);
+        for image in images {
+            append(&image, 7..16);
+            let summary = image.finish().unwrap();
+            assert_eq!((summary.frames_written, summary.frames_durable, summary.frames_missing), (16, 16, 0));
+        }
+        recovered(&killed, true).unwrap();
+        for image in 0..IMAGES {
+            for (root, frames) in [(&killed, 7), (&path, 16)] {
+                let pixels = Array::open(root.join(format!("{image}/0"))).unwrap().read_all().unwrap();
+                assert!(pixels[..FRAME_BYTES * frames] == expected(frames as u64), "image {image} in {root:?}");
+            }
+        }
+    });
 }
