@@ -100,6 +100,22 @@ fn child_writes_and_counts_what_it_reads() {
     println!("{runs} runs");
 }
 
+/// An open shard in an archive has no room for a chunk that is not complete.
+#[test]
+fn frames_that_wait_for_others_are_not_called_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let dims = vec![Dim::time(None).chunk(4).shard(8), Dim::y(16), Dim::x(16)];
+    let config = Config { dims, checkpoint_every: Duration::from_millis(10), sync: true, ..tiny(None, 64) };
+    let acquisition = Acquisition::create(folder.path().join("run.ozx"), config).unwrap();
+    for number in 0..7 {
+        assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1);
+    }
+    wait_until("the first chunk is durable", || acquisition.stats().frames_durable == 4);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(acquisition.stats().frames_durable, 4);
+    assert_eq!(acquisition.finish().unwrap().frames_durable, 7);
+}
+
 #[test]
 fn the_bytes_written_for_small_shards_go_with_their_number() {
     let folder = tempfile::tempdir().unwrap();
