@@ -166,7 +166,7 @@ impl Acquisition {
         let path = root.path().to_path_buf();
         let pool = |plan: &Plan| {
             // Its files were counted when it was planned.
-            let bounds = Bounds { images: 1 + plan.levels.len(), open_files: usize::MAX };
+            let bounds = Bounds { images: 1, arrays: 1 + plan.levels.len(), open_files: usize::MAX };
             Pool::start(&path, &config, plan.workers, bounds).map(Arc::new)
         };
         Self::start_in(Arc::new(root), None, config.clone(), RingSource::Own(buffers), pool)

@@ -23,6 +23,8 @@ use crate::words::quoted;
 
 /// Images that may be acquired at the same time in one dataset.
 const IMAGES_MAX: usize = 1 << 14;
+/// The same, with the levels of their pyramids: queues have room for all of them.
+const ARRAYS_MAX: usize = 1 << 16;
 /// Files of shards that a dataset has open at the same time, if nothing else is asked for: with those that are open
 /// for a moment, and what else a small program has, 256.
 const OPEN_FILES_MAX: usize = 240;
@@ -171,6 +173,7 @@ impl Dataset {
         let Some((_, first)) = images.first() else { return Ok(Vec::new()) };
         let limit = (FRAMES_OF_ALL_IMAGES / images.len()).clamp(FRAMES_OF_AN_IMAGE_MIN, FRAMES_OF_AN_IMAGE);
         let pool = self.pool.get(self.root.path(), first)?;
+        pool.check_room(images.len(), images.len())?;
         let mut wanted = Vec::new();
         for (name, config) in images {
             self.check_name(name, config)?;
@@ -180,6 +183,7 @@ impl Dataset {
         wanted.iter().for_each(|of| self.root.expect(of.bytes));
         let planned = self.plan_all(&wanted)?;
         let plans: Vec<&Plan> = planned.iter().map(|(run, _)| &*run.plan).collect();
+        pool.check_room(plans.len(), plans.iter().map(|plan| 1 + plan.levels.len()).sum())?;
         let room = room::look(&self.root, first, &plans, true)?;
         for ((name, _), (run, _)) in images.iter().zip(&planned) {
             let image = ImageWriter::new(self.root.clone(), Some(name), run.config.clone(), &run.plan)?;
@@ -256,6 +260,7 @@ impl Dataset {
         let plan = plan_with(&mut config, buffers.as_ref())?;
         self.root.expect(expected_bytes(&plan));
         let pool = self.pool.get(self.root.path(), &config)?;
+        pool.check_room(1, 1 + plan.levels.len())?;
         let (config, ring) = match buffers {
             Some(buffers) => (Config { workers: pool.workers, ..config }, RingSource::Own(Some(buffers))),
             None => {
@@ -337,7 +342,7 @@ impl SharedPool {
             return Ok(pool.clone());
         }
         let workers = Plan::new(config)?.workers;
-        let bounds = Bounds { images: IMAGES_MAX, open_files: self.open_files };
+        let bounds = Bounds { images: IMAGES_MAX, arrays: ARRAYS_MAX, open_files: self.open_files };
         Ok(pool.insert(Arc::new(Pool::start(path, config, workers, bounds)?)).clone())
     }
 }

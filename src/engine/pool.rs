@@ -43,7 +43,7 @@ pub(crate) struct Pool {
     /// On behalf of which dataset.
     path: PathBuf,
     pub(crate) workers: usize,
-    images_max: usize,
+    bounds: Bounds,
     tickets: Arc<Lanes<Ticket>>,
     requests: Arc<Lanes<PrepareBlock>>,
     closings: Arc<Closings<ClosingOf>>,
@@ -65,7 +65,25 @@ pub(crate) struct Pool {
 /// What there may be of images and their files at the same time.
 pub(crate) struct Bounds {
     pub(crate) images: usize,
+    /// Each level of an image counts.
+    pub(crate) arrays: usize,
     pub(crate) open_files: usize,
+}
+
+impl Bounds {
+    /// Refuses so many images, which are this many arrays with their levels.
+    fn check(&self, images: usize, arrays: usize) -> Result<()> {
+        let Self { images: images_max, arrays: arrays_max, .. } = *self;
+        let at_most = "can be acquired at the same time in one dataset";
+        let reason = match () {
+            () if images > images_max => format!("at most {images_max} images {at_most}"),
+            () if arrays > arrays_max => {
+                format!("with the levels of pyramids they are {arrays} arrays, of which at most {arrays_max} {at_most}")
+            }
+            () => return Ok(()),
+        };
+        Err(Error::config("images", images, reason))
+    }
 }
 
 #[derive(Default)]
@@ -89,11 +107,10 @@ impl Pool {
         let supply = Arc::new(KitSupply::new(workers, Box::new(move |name, run| spawn(&of, name, run))));
         let pool = Self {
             path: path.to_path_buf(),
-            images_max: bounds.images,
             workers,
             // Of the layers that were begun, each worker has sent on one ticket at most.
-            tickets: Lanes::new(bounds.images, 2 * workers + 2),
-            requests: Lanes::new(bounds.images, 1),
+            tickets: Lanes::new(bounds.arrays, 2 * workers + 2),
+            requests: Lanes::new(bounds.arrays, 1),
             closings: Arc::new(closings),
             times: StageTimes::all(workers),
             roster: Arc::default(),
@@ -104,6 +121,7 @@ impl Pool {
             to_feed: StdMutex::new(Some(to_feed)),
             spares: Arc::default(),
             open_files: OpenFiles::new(bounds.open_files),
+            bounds,
             numbers: AtomicU32::new(0),
             threads: StdMutex::default(),
         };
@@ -148,6 +166,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Refuses so many images more, which are this many arrays with their levels.
+    pub(crate) fn check_room(&self, images: usize, arrays: usize) -> Result<()> {
+        self.bounds.check(self.roster.images() + images, self.roster.count() + arrays)
+    }
+
     /// Begins with an image whose documents are written: takes everything that its run needs, and, unless it shall be
     /// `late`, creates its first shards. Here, so that a full disk or a read-only folder is an error of whoever begins.
     /// `level_of`: of a level of a pyramid, its level 0.
@@ -160,10 +183,7 @@ impl Pool {
         late: bool,
         level_of: Option<&Begun>,
     ) -> Result<(Arc<Engine>, Begun)> {
-        if self.roster.count() >= self.images_max {
-            let reason = format!("at most {} images can be acquired at the same time in one dataset", self.images_max);
-            return Err(Error::config("images", self.images_max + 1, reason));
-        }
+        self.check_room(usize::from(level_of.is_none()), 1)?;
         let number = self.numbers.fetch_add(1, Relaxed);
         let ports = Ports {
             image: number,
@@ -260,4 +280,18 @@ fn spawn(path: &Path, name: String, run: impl FnOnce() + Send + 'static) -> Resu
         run();
     };
     Builder::new().name(name).spawn(run).map_err(|e| Error::io("start a thread for", path, e))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_do_not_count_as_images() {
+        let bounds = Bounds { images: 4, arrays: 10, open_files: 1 };
+        assert!(bounds.check(4, 10).is_ok());
+        let said = |images, arrays| bounds.check(images, arrays).unwrap_err().to_string();
+        assert!(said(5, 5).contains("at most 4 images"), "{}", said(5, 5));
+        assert!(said(4, 11).contains("they are 11 arrays, of which at most 10"), "{}", said(4, 11));
+    }
 }

@@ -1,7 +1,8 @@
 //! The images that the threads of a pool work for.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, RwLock as StdRwLock};
 use std::time::Duration;
 
@@ -147,27 +148,37 @@ pub(super) fn settle_levels(images: &[&Served]) {
 }
 
 #[derive(Default)]
-pub(super) struct Roster(StdRwLock<BTreeMap<u32, Arc<Served>>>);
+pub(super) struct Roster {
+    served: StdRwLock<BTreeMap<u32, Arc<Served>>>,
+    /// Those of them that are no levels.
+    images: AtomicUsize,
+}
 
 impl Roster {
     pub(super) fn add(&self, served: Arc<Served>) {
-        self.0.write().unpoisoned().insert(served.number, served);
+        self.images.fetch_add(usize::from(!served.is_level), Relaxed);
+        self.served.write().unpoisoned().insert(served.number, served);
     }
 
     pub(super) fn remove(&self, number: u32) {
-        self.0.write().unpoisoned().remove(&number);
+        let removed = self.served.write().unpoisoned().remove(&number);
+        self.images.fetch_sub(removed.map_or(0, |of| usize::from(!of.is_level)), Relaxed);
     }
 
     pub(super) fn count(&self) -> usize {
-        self.0.read().unpoisoned().len()
+        self.served.read().unpoisoned().len()
+    }
+
+    pub(super) fn images(&self) -> usize {
+        self.images.load(Relaxed)
     }
 
     /// `None`: it has ended.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Served>> {
-        self.0.read().unpoisoned().get(&number).cloned()
+        self.served.read().unpoisoned().get(&number).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Served>> {
-        self.0.read().unpoisoned().values().cloned().collect()
+        self.served.read().unpoisoned().values().cloned().collect()
     }
 }

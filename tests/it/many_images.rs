@@ -177,6 +177,17 @@ fn child_writes_until_killed() {
 }
 
 #[test]
+fn too_many_images_are_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let dataset = Dataset::create(&path).unwrap();
+    let images = (0..(1 << 14) + 1).map(|image| (name(image), tiny(Some(1), 16)));
+    let error = dataset.acquisitions(images).map(drop).unwrap_err();
+    assert!(error.to_string().contains("at most 16384 images can be acquired"), "{error}");
+    assert!(!path.join(name(0)).exists());
+}
+
+#[test]
 fn cameras_of_different_shape_and_rate_lose_nothing() {
     within(120, || {
         let folder = tempfile::tempdir().unwrap();
