@@ -273,7 +273,9 @@ typedef struct sw_config {
     // Bytes for the frame buffers of the ring, of which each counts as whole pages of 4096 bytes. Default 1 GiB, which
     // sw_create takes 0.3 to 3 s to make, as fast as the system finds the memory. No more is taken than the array's
     // frames need, or 4194304 of them; more than the memory of the machine is refused. Images of a dataset whose
-    // frames have the same size share one ring, as large as the first of them says.
+    // frames have the same size share one ring, as large as the first of them says, as long as it has room for what
+    // each of them keeps: nothing where chunks are one frame deep, otherwise the frames of a layer and two more.
+    // Others get further rings; more than the memory of the machine for all rings together is refused, too.
     size_t ring_bytes;
     // Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     size_t buffer_bytes;

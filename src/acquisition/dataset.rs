@@ -12,7 +12,7 @@ use crate::dataset::documents::Documents;
 use crate::dataset::image::ImageWriter;
 use crate::dataset::{Root, expected_bytes};
 use crate::engine::pool::{Bounds, Pool};
-use crate::engine::rings::RingSource;
+use crate::engine::rings::{RingSource, check_memory};
 use crate::error::{Error, Result, caught};
 use crate::manifest::Manifest;
 use crate::ome;
@@ -44,7 +44,8 @@ const FRAMES_OF_ALL_IMAGES: usize = 1 << 15;
 /// that have frames in turn; the threads end with the dataset's last handle and its last image. Images whose frame
 /// buffers have the same size share a ring as well, as large as [`Config::ring_bytes`] of the first of them: whoever
 /// fills it leaves the others what a block of their layers needs, and a part of the rest. An image that has no room
-/// left there, or wants a larger one, gets another ring.
+/// left there, as many have none where chunks are deeper than one frame, or wants a larger one, gets another ring.
+/// Rings that take more together than the machine's memory are refused.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     root: Arc<Root>,
@@ -184,6 +185,9 @@ impl Dataset {
         let planned = self.plan_all(&wanted)?;
         let plans: Vec<&Plan> = planned.iter().map(|(run, _)| &*run.plan).collect();
         pool.check_room(plans.len(), plans.iter().map(|plan| 1 + plan.levels.len()).sum())?;
+        let kept = plans.iter().flat_map(|plan| plan.levels.iter().map(|level| &*level.plan).chain([*plan]));
+        let kept = kept.map(|plan| plan.ring_bytes(plan.ring_floor())).fold(0, u64::saturating_add);
+        check_memory(first.ring_bytes as u64, kept)?;
         let room = room::look(&self.root, first, &plans, true)?;
         for ((name, _), (run, _)) in images.iter().zip(&planned) {
             let image = ImageWriter::new(self.root.clone(), Some(name), run.config.clone(), &run.plan)?;

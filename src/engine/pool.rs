@@ -195,7 +195,8 @@ impl Pool {
             level_of: level_of.map(|of| &of.served.engine).map(|of| (of.first_error.clone(), of.aborting.clone())),
         };
         let rings = if level_of.is_some() { &self.level_rings } else { &self.rings };
-        let (engine, ends) = Engine::new(image, plan, config, rings.ring(plan, ring)?, &ports)?;
+        let ring = rings.ring(plan, ring, self.rings.bytes() + self.level_rings.bytes())?;
+        let (engine, ends) = Engine::new(image, plan, config, ring, &ports)?;
         let open_files = self.open_files.clone();
         let is_level = level_of.is_some();
         let served = Arc::new(Served::new(number, engine.clone(), image.clone(), config, (ends, is_level), open_files));

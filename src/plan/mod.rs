@@ -104,6 +104,23 @@ impl Plan {
         Err(Error::config("ring_bytes", config.ring_bytes, reason))
     }
 
+    /// Buffers without which the image can't go on.
+    pub(crate) fn ring_needed(&self) -> usize {
+        self.ring.buffers.min(self.buffers_a_block().saturating_add(2))
+    }
+
+    /// Buffers that are kept for the image in a ring that it shares: a layer that waits for frames holds some until
+    /// these come. Where chunks are one frame deep, none waits.
+    pub(crate) fn ring_floor(&self) -> usize {
+        if self.layers.frames_a_block() > 1 { self.ring_needed() } else { 0 }
+    }
+
+    /// Bytes of this many buffers.
+    pub(crate) fn ring_bytes(&self, buffers: usize) -> u64 {
+        let stride = self.frame.layout.buffer_bytes.next_multiple_of(PAGE) as u64;
+        stride.saturating_mul(buffers as u64)
+    }
+
     /// About as many bytes as the last documents of the image take, with those of its levels and a block of records.
     pub(crate) fn documents_bytes(&self) -> u64 {
         const DOCUMENT_BYTES: u64 = 8 << 10;

@@ -176,6 +176,31 @@ fn child_writes_until_killed() {
     }
 }
 
+/// Bytes of memory of this machine.
+fn memory() -> usize {
+    let told = fs::read_to_string("/proc/meminfo").unwrap();
+    let line = told.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+    line.trim().strip_suffix("kB").unwrap().trim().parse::<usize>().unwrap() * 1024
+}
+
+#[test]
+fn images_whose_rings_take_more_than_the_memory_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let dataset = Dataset::create(&path).unwrap();
+    // Each keeps a frame less than half of the memory.
+    let (side, frame_bytes) = (8192, 8192 * 8192);
+    let depth = (memory() / 2 / frame_bytes) as u64 - 3;
+    let dims = vec![Dim::time(None).chunk(depth).shard(depth), Dim::y(side).chunk(64), Dim::x(side).chunk(64)];
+    let config = Config { dims, ring_bytes: memory() / 2, ..tiny(None, 1) };
+    let images = (0..3).map(|image| (name(image), config.clone()));
+    let error = dataset.acquisitions(images).map(drop).unwrap_err();
+    let said = error.to_string();
+    assert!(matches!(error, Error::Config { field: "ring_bytes", .. }), "{said}");
+    assert!(said.contains("the rings of all images take") && said.contains("acquire fewer images"), "{said}");
+    assert!(!path.join(name(0)).exists());
+}
+
 #[test]
 fn too_many_images_are_refused_before_anything_is_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -52,6 +52,14 @@ def test_every_field_of_a_plate_gets_the_recording(replay, tool, film, movie, or
     assert "sound" in tool("verify", out)
 
 
+@pytest.mark.parametrize("memory, more", [("128KiB", True), ("64MiB", False)])
+def test_rings_beyond_the_memory_that_was_asked_for_are_told(tool, film, tmp_path, memory, more):
+    layout = ["--plate", "2x3", "--chunk", "8,32,32", "--shard", "8,64,96", "--no-sync"]
+    report = json.loads(tool("replay", film, tmp_path / "p.zarr", *layout, "--memory", memory, "--json"))
+    notes = [note for note in report["notes"] if "rings take" in note and "more than --memory" in note]
+    assert (report["rings"] > 1, len(notes)) == (more, int(more)), report["notes"]
+
+
 def test_the_summary_of_a_plate_tells_of_all_of_it(command, tool, film, tmp_path):
     said = tool("replay", film, tmp_path / "p.zarr", "--plate", "2x2", "--pyramid", "mean", "--levels", 1, "--no-sync")
     for words in ["44 written", "11 x 60 x 70 each, in 4 shards", "4 images on 1 ring", "open files at most", "levels"]:

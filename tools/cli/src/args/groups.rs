@@ -323,7 +323,8 @@ pub(crate) struct EngineArgs {
     /// Cores to pin the workers to, in turn
     #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', value_parser = number::<usize>(FROM_0))]
     pub(crate) affinity: Vec<usize>,
-    /// Memory for frames: the ring, and all frames that are kept ready for it
+    /// Memory for frames: the ring, and all frames that are kept ready for it; several images with chunks deeper than
+    /// one frame may need more rings as large
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
     pub(crate) memory: u64,
     /// How bytes reach the file

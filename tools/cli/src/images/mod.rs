@@ -4,10 +4,11 @@
 mod order;
 mod sums;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::time::Instant;
 
+use shardwright::words::count;
 use shardwright::{Acquisition, Config, Dataset, RingFull, Stats};
 
 use self::order::{part, visits};
@@ -21,8 +22,8 @@ use crate::machine::ProcessUse;
 use crate::place;
 use crate::progress::ProgressOutput;
 use crate::replay::{self, Recorder, set_attributes, wait_for_a_line};
-use crate::report::Circumstances;
 use crate::report::several::Several;
+use crate::report::{Circumstances, decimal};
 use crate::run_config::config;
 use crate::source::{self, FrameSource};
 
@@ -47,14 +48,19 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     args.pace.ring_full()?;
     let of_input = |failure: Failure| failure.about(&args.input);
     let mut sources = open(args).map_err(of_input)?;
-    let images = images(args, &mut sources)?;
+    let mut images = images(args, &mut sources)?;
     tell_notes(args.report.quiet, &notes(images.iter().map(|image| (&image.name[..], &image.run.notes[..]))));
 
     interrupt::listen("finishing the frames that were taken");
     let start = Instant::now();
     let acquisitions = begin(args, &images, &sources)?;
-    let mut several = Several::new(start.elapsed(), rings(&acquisitions));
-    let begun: Vec<_> = acquisitions.iter().map(replay::notes_of).collect();
+    let rings = rings(&acquisitions);
+    let mut several = Several::new(start.elapsed(), rings.len());
+    let mut begun: Vec<_> = acquisitions.iter().map(replay::notes_of).collect();
+    if let Some(note) = note_of_rings(&rings, args.engine.memory) {
+        begun.iter_mut().for_each(|notes| notes.push(note.clone()));
+        images.iter_mut().for_each(|image| image.run.notes.push(note.clone()));
+    }
     tell_notes(
         args.report.quiet,
         &notes(images.iter().zip(&begun).map(|(image, notes)| (&image.name[..], &notes[..]))),
@@ -177,10 +183,27 @@ fn begin(args: &ReplayArgs, images: &[Image], sources: &[Box<dyn FrameSource>]) 
     }
 }
 
-/// How many rings they share.
-fn rings(acquisitions: &[Acquisition]) -> usize {
-    let first = |acquisition: &Acquisition| acquisition.buffer_addresses().first().copied();
-    acquisitions.iter().filter_map(first).collect::<BTreeSet<_>>().len()
+/// The bytes of each ring that they share.
+fn rings(acquisitions: &[Acquisition]) -> Vec<u64> {
+    let ring = |acquisition: &Acquisition| {
+        let buffers: Vec<_> = acquisition.buffer_addresses().into_iter().map(|start| start as usize).collect();
+        let stride = buffers.get(1).map_or(0, |second| second - buffers[0]);
+        Some((*buffers.first()?, (buffers.len() * stride) as u64))
+    };
+    acquisitions.iter().filter_map(ring).collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+/// What rings take for which there is no room in the `memory` that was asked for.
+fn note_of_rings(rings: &[u64], memory: u64) -> Option<String> {
+    let all = rings.iter().sum::<u64>();
+    (rings.len() > 1 && all > memory).then(|| {
+        format!(
+            "{} take {} in all, more than --memory: each image keeps the frames of chunks deeper than one frame until \
+             these are complete",
+            count(rings.len(), "ring"),
+            decimal(all)
+        )
+    })
 }
 
 /// Feeds all images, visit by visit, and returns what each of them has got.
