@@ -194,6 +194,29 @@ fn nothing_is_made_behind_a_link() {
     assert!(path.join("7/0/0").exists() || path.join("7.0.0").exists());
 }
 
+/// A shard may have been moved away from where something else stands now: without it, its frames would be given up.
+#[test]
+fn what_stands_for_a_shard_and_is_no_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = stopped(folder.path(), &small(FIXED), &[0, 1, 2, 3, 4], 5);
+    let shard = path.join("0/c/0/0/0");
+    let bytes = fs::read(&shard).unwrap();
+    let pipe = |shard: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, shard, rustix::fs::Mode::RWXU).unwrap();
+    for make in [&pipe as &dyn Fn(&Path), &|shard: &Path| fs::create_dir(shard).unwrap()] {
+        fs::remove_file(&shard).unwrap();
+        make(&shard);
+        for applies in [false, true] {
+            let refused = recovered(&path, applies).unwrap_err().to_string();
+            assert!(refused.contains("0/c/0/0/0: is not a regular file"), "{refused}");
+        }
+        if fs::remove_file(&shard).is_err() {
+            fs::remove_dir(&shard).unwrap();
+        }
+        fs::write(&shard, &bytes).unwrap();
+    }
+    assert_eq!((apply(&path).images[0].frames, apply(&path).images[0].frames_missing), (5, 0));
+}
+
 #[test]
 fn records_that_were_written_stay_as_they_were() {
     let folder = tempfile::tempdir().unwrap();

@@ -110,9 +110,10 @@ struct IndexedChunks {
 /// # Errors
 ///
 /// [`Error::Unsupported`] for a shard behind a link that has to change: only what is in the dataset itself is changed,
-/// and without the change its frames would be given up.
+/// and without the change its frames would be given up. So they would where something stands in its place that can't be
+/// opened as a file.
 pub(super) fn plan(root: &Path, image: &WrittenImage, path: &Path, position: &[u64]) -> Result<ShardRecovery> {
-    let plan = look(root, image, path, position)?;
+    let plan = look(image, path, position)?;
     let stays = matches!(plan.shard.action, Action::Nothing | Action::Leave(_));
     match links::stays_below(root, path) {
         Err(Error::Format { path, reason }) if !stays => {
@@ -123,7 +124,7 @@ pub(super) fn plan(root: &Path, image: &WrittenImage, path: &Path, position: &[u
     }
 }
 
-fn look(root: &Path, image: &WrittenImage, path: &Path, position: &[u64]) -> Result<ShardRecovery> {
+fn look(image: &WrittenImage, path: &Path, position: &[u64]) -> Result<ShardRecovery> {
     let damaged = image.own.damaged_shards.contains(&name(image.node.array.folder(), path));
     let shard =
         DamagedShard { path: path.to_path_buf(), position: position.to_vec(), damaged, ..DamagedShard::default() };
@@ -137,8 +138,6 @@ fn look(root: &Path, image: &WrittenImage, path: &Path, position: &[u64]) -> Res
         Ok(Some(file)) => file,
         Ok(None) => return Ok(plan),
         // It may be whole, and what is not counted would be given up.
-        Err(error) if links::stays_below(root, path).is_err() => return Err(error),
-        Err(Error::Format { reason, .. }) => return leave(plan, &reason),
         Err(error) => return Err(error),
     };
     let array = &image.node.array;
