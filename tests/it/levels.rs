@@ -219,7 +219,7 @@ fn a_recovery_lets_no_level_have_what_level_0_lost() {
             assert_eq!((image.frames, &image.shape[0]), (18, &18), "{}", image.path);
             assert!((6..12).all(|number| image.missing.iter().any(|range| range.contains(&number))), "{image:?}");
         }
-        assert!(found.images[1].chunks_dropped > 0);
+        assert!(found.images[1].chunks_ahead > 0 && found.images[1].chunks_dropped == 0);
         sound(&path);
         // A layer that waits for a frame is in level 0 alone.
         compare(&path, &downsampling, deep == 1);
@@ -227,6 +227,42 @@ fn a_recovery_lets_no_level_have_what_level_0_lost() {
         assert!(!recovered(&path, true).unwrap().is_needed());
         assert!(files(&path) == after);
     }
+}
+
+/// Its levels are the only copy that is left of what level 0 lost since.
+#[test]
+fn a_recovery_takes_nothing_from_levels_of_a_run_that_came_to_its_end() {
+    let dims = vec![Dim::time(None).chunk(2).shard(6), Dim::y(16), Dim::x(16)];
+    let config = config(dims, downsampling(PyramidMethod::Mean, 2));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let acquisition = Acquisition::create(&path, config.clone()).unwrap();
+    (0..12).for_each(|number| commit(&acquisition, &config, number));
+    acquisition.finish().unwrap();
+    fs::remove_file(path.join("0/c/0/0/0")).unwrap();
+    let before = files(&path);
+    let found = recovered(&path, true).unwrap();
+    assert!(!found.is_needed() && files(&path) == before, "{found:#?}");
+    assert!(found.images[0].lost.is_some() && found.images[0].frames_missing == 6, "{found:#?}");
+    assert!(found.images[1..].iter().all(|level| level.frames_missing == 0 && level.lost.is_none()), "{found:#?}");
+
+    // Damage to level 0 and to a level costs each what is its own, and the next recovery finds nothing to do.
+    let damage = |shard: &str| {
+        let mut bytes = fs::read(path.join(shard)).unwrap();
+        let at = (0..bytes.len()).find(|&at| bytes[at..].starts_with(b"SWc1")).unwrap();
+        bytes[at + 70] ^= 1;
+        fs::write(path.join(shard), bytes).unwrap();
+    };
+    damage("0/c/1/0/0");
+    damage("1/c/0/0/0");
+    let found = recovered(&path, true).unwrap();
+    let dropped: Vec<_> = found.images.iter().map(|image| (image.chunks_dropped, image.chunks_ahead)).collect();
+    assert_eq!(dropped, [(1, 0), (1, 0), (0, 0)]);
+    let missing: Vec<_> = found.images.iter().map(|image| image.missing.clone()).collect();
+    assert_eq!(missing, [vec![0..8], vec![0..2], vec![]]);
+    let after = files(&path);
+    assert!(!recovered(&path, true).unwrap().is_needed() && files(&path) == after);
+    sound(&path);
 }
 
 /// It has no records beside it, so nothing may be left that promises these.

@@ -245,10 +245,7 @@ fn plan<'a>(
                 let reason = format!("is a level of {finest}, which decides what frames there are; recover the image");
                 Error::unsupported(image.node.array.path(), reason)
             })?;
-            let frames = image.own.level_frames;
-            let present = of.frames.present();
-            let present = present.iter().flat_map(|range| frames.ranges(range));
-            image.frames = Some((frames.end(of.frames.end), Ranges::new(present.collect())));
+            image.frames = image.frames_of_level(of.frames.end, &of.frames.present());
         }
         planned.push(ImagePlan::new(root, tree, image, counters)?);
     }

@@ -49,6 +49,9 @@ pub struct ImageRecovered {
     pub chunks_salvaged: u64,
     /// Chunks that an index named, but whose header and payload don't agree.
     pub chunks_dropped: u64,
+    /// Whole chunks of a level of a pyramid that an index named, but whose frames level 0 lacks: of a run that did not
+    /// come to its end, no level has more than level 0.
+    pub chunks_ahead: u64,
     /// Chunks that were begun and never finished, or damaged since.
     pub chunks_torn: u64,
     /// What is lost of an image whose writer came to its end, as a sentence: nothing brings it back.

@@ -68,6 +68,8 @@ pub(super) struct RecoveredSums {
     pub(super) chunks: u64,
     pub(super) salvaged: u64,
     pub(super) dropped: u64,
+    /// Of a level: those whose frames level 0 lacks.
+    pub(super) ahead: u64,
     pub(super) torn: u64,
     /// One past the highest frame number that a header names.
     pub(super) frames_end: u64,
@@ -377,13 +379,16 @@ impl ShardRecovery {
         let is_left = |seen: &&Seen| expected.is_behind_slots(seen.at()) && !is_kept(seen);
         let replaced = scan.seen.iter().filter(is_left).filter(|seen| seen.whole && is_named(seen)).count() as u64;
         let scanned: Vec<Seen> = scan.seen.iter().filter(|seen| !is_left(seen)).copied().collect();
+        let is_ahead = |seen: &&Seen| seen.whole && !image.has_frames_of(expected.position, &seen.header);
+        let ahead = scanned.iter().filter(is_ahead).filter(|seen| is_named(seen)).count() as u64;
         self.chunks = chunks.into_values().collect();
         self.shard.chunks = self.chunks.len() as u64;
         let kept = self.chunks.iter().filter(|seen| is_named(seen)).count() as u64;
         self.sums = RecoveredSums {
             chunks: self.shard.chunks,
             salvaged: self.shard.chunks - kept,
-            dropped: named.map_or(0, |named| named.count() - kept - replaced),
+            dropped: named.map_or(0, |named| named.count() - kept - replaced - ahead),
+            ahead,
             torn: scanned.iter().filter(|seen| !seen.whole).count() as u64,
             ..RecoveredSums::default()
         };

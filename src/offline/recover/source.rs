@@ -17,7 +17,7 @@ pub(super) struct WrittenImage<'a> {
     pub(super) group: &'a GroupAttributes,
     pub(super) node: &'a ArrayNode,
     pub(super) map: AcquisitionMap,
-    /// Of a level of a pyramid: those that level 0 has something of, which are all that there are, and where they end.
+    /// Of a level of a pyramid: those that it may have, and where they end.
     pub(super) frames: Option<(u64, Ranges)>,
 }
 
@@ -26,6 +26,24 @@ impl WrittenImage<'_> {
     pub(super) fn finest(&self) -> Option<String> {
         let group = self.node.name.rsplit_once('/').map_or("", |(group, _)| group);
         self.own.level_of.as_ref().map(|finest| below(group, finest))
+    }
+
+    /// Of a level, the frames that it may have, and where they end, by those that level 0 has: no more than these of a
+    /// run that was stopped, in which a level may be ahead. `None`: what a run that came to its end has
+    /// written is sound, whatever level 0 has lost since.
+    pub(super) fn frames_of_level(&self, finest_end: u64, finest: &Ranges) -> Option<(u64, Ranges)> {
+        let own = &self.own;
+        if own.complete {
+            return None;
+        }
+        let present = Ranges::new(finest.iter().flat_map(|range| own.level_frames.ranges(range)).collect());
+        let end = own.level_frames.end(finest_end);
+        // Nor does a recovered level lose what it had when it was recovered.
+        let missing = Ranges::new(own.missing.clone());
+        let Some(frames) = own.frames.filter(|_| own.recovered && missing.count() >= own.frames_missing) else {
+            return Some((end, present));
+        };
+        Some((end.max(frames), present.union(&Ranges::from(0..frames).minus(&missing))))
     }
 
     /// Whether all frames of a level's chunk are in level 0.

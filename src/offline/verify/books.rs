@@ -32,7 +32,7 @@ pub(super) fn all(tree: &Tree) -> HashMap<PathBuf, Books> {
     books.collect()
 }
 
-/// A level lacks at least what level 0 lacks.
+/// A level lacks at least what level 0 lacked when the run ended.
 pub(super) fn of_level(check: &Check, level: &CheckedImage, path: &Path) {
     let around = level.group.unwrap_or_default().rsplit_once('/').map_or("", |(group, _)| group);
     let Some(group) = check.tree.group(around) else { return };
@@ -47,7 +47,11 @@ pub(super) fn of_level(check: &Check, level: &CheckedImage, path: &Path) {
     let end = level.own.frames.filter(|_| !is_whole).unwrap_or(u64::MAX);
     let more = Ranges::from(0..all.min(end)).minus(&there).minus(&ranges(&level.own)).count();
     let is_told_whole = |own: &Provenance| ranges(own).count() >= own.frames_missing;
-    if (more > 0 && is_told_whole(&level.own)) || (is_whole && finest.frames.map(|_| all) != level.own.frames) {
+    // What level 0 lost after the end of the run, or of a recovery, a level may have all the same.
+    let keeps_more = finest.recovered && (level.own.complete || level.own.recovered);
+    if (more > 0 && !keeps_more && is_told_whole(&level.own))
+        || (is_whole && finest.frames.map(|_| all) != level.own.frames)
+    {
         let count = |own: &Provenance| own.frames.map_or("no".to_owned(), |frames| frames.to_string());
         let (frames, all) = (count(&level.own), count(&finest));
         let what = format!(

@@ -81,6 +81,10 @@ fn image_text(text: &mut String, image: &ImageRecovered) {
     if image.chunks_dropped > 0 {
         write!(chunks, "; {} that an index named are not what was written", image.chunks_dropped).expect("a string");
     }
+    if image.chunks_ahead > 0 {
+        write!(chunks, "; {} that an index named are of frames that level 0 lacks", image.chunks_ahead)
+            .expect("a string takes it");
+    }
     // The others of these are those that an index named.
     let unfinished = image.chunks_torn.saturating_sub(image.chunks_dropped);
     if unfinished > 0 {
