@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::Acquisition;
 use super::levels::Levels;
 use crate::dataset::documents::Documents;
+use crate::dataset::records::RecordBlock;
 use crate::engine::pool::Pool;
 use crate::engine::{Engine, losses, records, unstored};
 use crate::error::{Error, Result, caught, logged};
@@ -164,6 +165,9 @@ impl Acquisition {
 
     /// What is known of the run when its last shard is closed.
     fn begin_end(&self) -> End {
+        // First, because what is said of the run depends on it.
+        let store = |block: &RecordBlock| caught(|| self.image.write_records(&self.engine.plan, block)).is_ok();
+        self.engine.unstored_records.store_again(store);
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
         // A plate tells of the wells that were written, and labels need their image.
         let is_left_out = nothing_came && self.image.root().plate().is_some() && !self.image.has_labels();

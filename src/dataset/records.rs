@@ -8,6 +8,7 @@ use crate::plan::RecordPlan;
 use crate::record::{FieldValue, RecordColumn};
 
 /// The records of a run of frame numbers: one column a field, each a whole chunk of its array.
+#[derive(Debug)]
 pub(crate) struct RecordBlock {
     pub(crate) number: u64,
     pub(crate) columns: Vec<Vec<u8>>,

@@ -105,11 +105,15 @@ fn write_records(mut blocks: Vec<(Arc<Served>, RecordBlock)>) {
     };
     // What failed together is written one by one, which tells whose error it is.
     let are_written = caught(together).unwrap_or(false);
-    for (of, block) in blocks.drain(..) {
+    for (of, mut block) in blocks.drain(..) {
         let written = if are_written { Ok(()) } else { caught(|| of.image.write_records(&of.engine.plan, &block)) };
         of.engine.unstored_records.note_whole(block.number, written.is_ok());
         if let Err(error) = written {
             of.engine.first_error.set(error);
+            // Once the shards have given back what they don't need, there may be room for it. Frames that still wait
+            // need a block in its place; behind the error, they are only those that are in the ring.
+            let failed = std::mem::replace(&mut block, RecordBlock::new(&of.engine.plan.record));
+            of.engine.unstored_records.keep(failed);
         }
         let _ = of.ends.written_records.send(block);
         of.engine.pump();

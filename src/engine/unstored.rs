@@ -3,11 +3,17 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::dataset::records::RecordBlock;
 use crate::sync::{Mutex, Unpoisoned};
 
-/// Of the blocks of records that were not yet written to the end, as far as their last write is known.
+/// The blocks of records that were not yet written to the end.
 #[derive(Debug, Default)]
-pub(crate) struct UnstoredRecords(Mutex<BTreeMap<u64, BlockState>>);
+pub(crate) struct UnstoredRecords {
+    /// As far as their last write is known.
+    states: Mutex<BTreeMap<u64, BlockState>>,
+    /// Those whose last write failed.
+    failed: Mutex<Vec<RecordBlock>>,
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct BlockState {
@@ -20,7 +26,7 @@ struct BlockState {
 impl UnstoredRecords {
     /// A block was written, or could not be, as far as it is known: the first `settled` of its numbers.
     pub(crate) fn note_part(&self, block: u64, settled: u64, is_stored: bool) {
-        let mut blocks = self.0.lock().unpoisoned();
+        let mut blocks = self.states.lock().unpoisoned();
         let state = blocks.entry(block).or_default();
         state.failed = !is_stored;
         if is_stored {
@@ -30,7 +36,7 @@ impl UnstoredRecords {
 
     /// A block was written for the last time, or could not be.
     pub(crate) fn note_whole(&self, block: u64, is_stored: bool) {
-        let mut blocks = self.0.lock().unpoisoned();
+        let mut blocks = self.states.lock().unpoisoned();
         if is_stored {
             blocks.remove(&block);
         } else {
@@ -38,13 +44,24 @@ impl UnstoredRecords {
         }
     }
 
+    /// Keeps a block that could not be written for the last time, for the end of the run.
+    pub(crate) fn keep(&self, block: RecordBlock) {
+        self.failed.lock().unpoisoned().push(block);
+    }
+
+    /// Has each block stored again that was kept. `store`: whether it was.
+    pub(crate) fn store_again(&self, store: impl Fn(&RecordBlock) -> bool) {
+        let failed = std::mem::take(&mut *self.failed.lock().unpoisoned());
+        failed.iter().for_each(|block| self.note_whole(block.number, store(block)));
+    }
+
     pub(crate) fn are_there(&self) -> bool {
-        self.0.lock().unpoisoned().values().any(|state| state.failed)
+        self.states.lock().unpoisoned().values().any(|state| state.failed)
     }
 
     /// The numbers below `end` of which records may be lacking.
     pub(crate) fn numbers(&self, block_frames: u64, end: u64) -> Vec<Range<u64>> {
-        let blocks = self.0.lock().unpoisoned();
+        let blocks = self.states.lock().unpoisoned();
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for (block, state) in blocks.iter().filter(|(_, state)| state.failed) {
             let start = block * block_frames;
@@ -74,8 +91,8 @@ pub(crate) fn note(numbers: &[Range<u64>]) -> Option<String> {
         _ => "records of frames",
     };
     Some(format!(
-        "the {what} {} could not be stored: as of frames that never came, frame_number is -1 there, and they are not \
-         durable",
+        "the {what} {} could not be stored, or not in all fields: what was not reads as of frames that never came, which \
+         for frame_number is -1, and they are not durable",
         names.join(", ")
     ))
 }
@@ -102,6 +119,11 @@ mod tests {
         assert_eq!(unstored.numbers(10, 36), one);
         unstored.note_whole(1, true);
         assert!(!unstored.are_there() && note(&unstored.numbers(10, 36)).is_none());
+        unstored.note_whole(3, false);
+        unstored.keep(RecordBlock { number: 3, columns: Vec::new() });
+        unstored.store_again(|_| false);
+        unstored.store_again(|_| true);
+        assert!(unstored.are_there(), "a block is tried again more than once");
         let one = Range { start: 4, end: 5 };
         assert!(note(&[one]).unwrap().starts_with("the record of frame 4 could"));
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::common::storage::{Call, Probed, read_back, wait_until, within};
+use crate::common::storage::{Call, Probed, read_back, save, wait_until, within};
 use crate::common::{fault_step, frame, some_cases, tiny};
+use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Error, Record, Summary};
 
 const FRAMES: u64 = 40;
@@ -278,6 +279,36 @@ fn the_error_of_the_last_document_alone_tells_of_frames_that_it_hides() {
     assert!(text.contains("frames 0 to 2 are in their shards"), "{text}");
     let where_to = "before `shardwright recover` of a folder with the files of the storage (3 of 3 accepted frames";
     assert!(text.contains(where_to), "{text}");
+}
+
+/// Shards give room back at the end of a run, which records need no more than a moment before.
+#[test]
+fn records_that_could_not_be_stored_are_tried_again_at_the_end() {
+    let puts = AtomicUsize::new(0);
+    let storage = Probed::new(move |call, key| match call {
+        // ENOSPC
+        Call::Put if key.starts_with("records/") && key.contains("/c/") && puts.fetch_add(1, Relaxed) == 0 => {
+            Err(io::Error::from_raw_os_error(28))
+        }
+        _ => Ok(()),
+    });
+    let config = Config { checkpoint_every: Duration::MAX, ..tiny(None, 32) };
+    let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
+    (0..3).for_each(|number| assert_eq!(acquisition.append(&frame(number, FRAME_BYTES)).unwrap().frames, 1));
+    let unfinished = acquisition.finish().unwrap_err();
+    assert!(matches!(unfinished.error, Error::Io { .. }), "{unfinished}");
+    let summary = &unfinished.summary;
+    assert_eq!((summary.frames_written, summary.frames_durable), (3, 3), "{summary:?}");
+    assert!(!summary.notes.iter().any(|note| note.contains("could not be stored")), "{:?}", summary.notes);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    save(&storage.memory, &path);
+    for field in ["frame_number", "host_timestamp"] {
+        let bytes = Array::open(path.join("records").join(field)).unwrap().read_all().unwrap();
+        let values: Vec<i64> = bytes.chunks_exact(8).map(|at| i64::from_le_bytes(at.try_into().unwrap())).collect();
+        let is_right = |(number, &value): (i64, &i64)| value == number || (field == "host_timestamp" && value > 0);
+        assert!((0..).zip(&values).all(is_right) && values.len() == 3, "{field}: {values:?}");
+    }
 }
 
 /// A frame of which no record says that it came looks like one that never did.

@@ -248,3 +248,26 @@ def test_a_plate_says_at_its_start_how_much_room_its_shards_reserve(on_small_dis
     report, smaller = (json.loads((tmp_path / name).read_text()) for name in ("report", "smaller"))
     assert sum(said.startswith(note) and "(--shard)" in said for said in report["notes"]) == 1, report["notes"]
     assert not any("reserve" in said for said in smaller["notes"])
+
+
+RECORDS = ("frame_number", "host_timestamp")
+
+
+# Which write is the first that fails is a matter of chance.
+@pytest.mark.parametrize("free", range(150_000, 350_000, 25_000))
+def test_records_find_room_once_the_shards_have_given_back_what_they_reserved(on_small_disk, tmp_path, free):
+    script = f"""
+        head -c $(( $(df --output=avail -B1 "$DISK" | tail -n 1) - {free} )) /dev/zero > "$DISK/other"
+        code=0
+        "$SHARDWRIGHT" replay synthetic "$DISK/r.zarr" --camera 64x64xu8 --frames 100 --chunk 1,64,64 \\
+            --shard 8,64,64 --codec none --json > "$PLACE/told" || code=$?
+        cp -r "$DISK/r.zarr" "$PLACE/r.zarr"
+        exit $code
+    """
+    done = on_small_disk("2m", script)
+    told = json.loads((tmp_path / "told").read_text())
+    assert done.returncode == 1 and told["error"]["kind"] == "no-space", (told, done.stderr)
+    assert not any("could not be stored" in note for note in told["notes"]), told["notes"]
+    numbers, times = (zarr.open_array(tmp_path / "r.zarr/records" / name)[...] for name in RECORDS)
+    came = numbers >= 0
+    assert came.sum() == told["frames_written"] > 0 and (times[came] > 0).all()
