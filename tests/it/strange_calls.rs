@@ -223,3 +223,25 @@ fn an_operation_that_was_stopped_goes_on_in_a_new_one() {
         }
     }
 }
+
+/// Who keeps what has run, to look at it later, keeps nobody from the dataset.
+#[test]
+fn what_has_run_locks_nothing_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    make(&path);
+    let recover = |path: &Path| Recover::new(path, &RecoverOptions { apply: true, ..RecoverOptions::default() });
+    let options = PyramidOptions { levels: Some(1), ..PyramidOptions::default() };
+    let repacking = RepackOptions { sync: false, ..RepackOptions::default() };
+    let first = recover(&path).unwrap();
+    assert!(matches!(recover(&path).unwrap_err(), Error::Locked { .. }));
+    first.run().unwrap();
+    let pyramid = Pyramid::new(&path, &options).unwrap();
+    assert!(matches!(recover(&path).unwrap_err(), Error::Locked { .. }));
+    pyramid.run().unwrap();
+    let repack = Repack::new(&path, None, &repacking).unwrap();
+    assert!(matches!(recover(&path).unwrap_err(), Error::Locked { .. }));
+    repack.run().unwrap();
+    recover(&path).unwrap();
+    assert!(!path.join(".shardwright.lock").exists());
+}

@@ -60,7 +60,8 @@ pub struct Pyramid {
     dtype: Dtype,
     pool: Arc<ThreadPool>,
     counters: ProgressCounters,
-    _lock: Lock,
+    /// Until the end of its run.
+    lock: Mutex<Option<Lock>>,
 }
 
 controls!(Pyramid);
@@ -120,7 +121,8 @@ impl Pyramid {
         let publication = Publication { image, staging, levels, options, journal, own };
         let earlier = publication.look_for_earlier()?;
         let pool = Arc::new(pool(publication.options.workers)?);
-        let pyramid = Self { publication, earlier, dtype, pool, counters: ProgressCounters::of(total), _lock: lock };
+        let (counters, lock) = (ProgressCounters::of(total), Mutex::new(Some(lock)));
+        let pyramid = Self { publication, earlier, dtype, pool, counters, lock };
         // A memory that is too small is refused before anything is made.
         if !pyramid.publication.levels.is_empty() {
             pyramid.lanes(&pyramid.change(0)?, 1)?;
@@ -179,9 +181,11 @@ impl Pyramid {
     ///
     /// The first error ends the work: a damaged chunk, a full disk, a shard that reads back otherwise than it was
     /// written. The image is as it was then, and a new `Pyramid` goes on after the shards that are finished. Only the
-    /// first call works, also after [`stop`](Self::stop); another one is refused with [`Error::Conflict`].
+    /// first call works, also after [`stop`](Self::stop); another one is refused with [`Error::Conflict`]. When it ends,
+    /// the dataset is locked no longer.
     pub fn run(&self) -> Result<PyramidSummary> {
         self.counters.begin_only_run("Pyramid", &self.publication.image.root)?;
+        let _lock = self.lock.lock().unpoisoned().take();
         self.work().map_err(|error| space::how_to_go_on(error, Some(&self.publication.staging)))
     }
 

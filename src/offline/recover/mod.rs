@@ -18,6 +18,7 @@ mod wells;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -28,8 +29,8 @@ use crate::fs::{Lock, archives};
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
-use crate::offline::ranges::Ranges;
 use crate::replaceable;
+use crate::sync::Unpoisoned;
 use crate::words::shell_word;
 use archive::FoundArchive;
 use documents::DocumentChange;
@@ -70,7 +71,8 @@ pub struct Recover {
     counters: ProgressCounters,
     /// Where the dataset is one file.
     archive: Option<FoundArchive>,
-    _lock: Option<Lock>,
+    /// Until the end of a run that changes it.
+    lock: Mutex<Option<Lock>>,
 }
 
 controls!(Recover);
@@ -80,8 +82,8 @@ impl Recover {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] while a writer is at work; [`Error::NotFound`] when it was stopped while it began, and there
-    /// is nothing to be read yet; [`Error::Unsupported`] when there is no image of this crate's writer with shards, but
+    /// [`Error::Locked`] while a writer is at work; [`Error::Io`] of the kind `NotFound` when nothing is at `path`;
+    /// [`Error::NotFound`] when it was stopped while it began, and there is nothing to be read yet; [`Error::Unsupported`] when there is no image of this crate's writer with shards, but
     /// for one that was finished and then repacked; [`Error::Format`] when a document is broken; [`Error::Io`] when the
     /// system refuses something; [`Error::Config`] for threads that can't be had.
     pub fn new(path: impl AsRef<Path>, options: &RecoverOptions) -> Result<Self> {
@@ -106,19 +108,21 @@ impl Recover {
             Lock::look_below(&root)?;
         }
         let pool = pool(options.workers)?;
-        Ok(Self { root, apply: options.apply, pool, counters: ProgressCounters::default(), archive, _lock: lock })
+        let (counters, lock) = (ProgressCounters::default(), Mutex::new(lock));
+        Ok(Self { root, apply: options.apply, pool, counters, archive, lock })
     }
 
     /// Looks through all shards, and changes what is to be changed.
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new). What changes the dataset runs once: another call is refused with
-    /// [`Error::Conflict`].
+    /// As for [`new`](Self::new). What changes the dataset runs once, and locks it no longer when it ends: another call
+    /// is refused with [`Error::Conflict`].
     pub fn run(&self) -> Result<Recovery> {
         if self.apply {
             self.counters.begin_only_run("Recover", &self.root)?;
         }
+        let _lock = self.lock.lock().unpoisoned().take();
         // A writer may have ended since `new` looked.
         let tree = Tree::walk(&self.root)?;
         if !self.apply {

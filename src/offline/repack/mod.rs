@@ -107,7 +107,8 @@ pub struct Repack {
     todo: Vec<(usize, Vec<u64>)>,
     counters: ProgressCounters,
     done: Option<EarlierResult>,
-    _lock: Option<Lock>,
+    /// Until the end of its run.
+    lock: Mutex<Option<Lock>>,
 }
 
 /// A new dataset that an earlier call has made.
@@ -136,8 +137,8 @@ impl Repack {
     /// [`Error::Config`] for sizes, levels or a memory that don't go, for options that are about none of its arrays,
     /// for what the dialect can't hold or can't become in place, and for an `out` that is the dataset or lies in it;
     /// [`Error::Exists`] when `out` is there and not what an earlier call made with the same options of the same files;
-    /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::NotFound`] when it has no arrays, or
-    /// not what the options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read,
+    /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::Io`] of the kind `NotFound` when
+    /// nothing is at `path`; [`Error::NotFound`] when it has no arrays, or not what the options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read,
     /// or lacks chunks that its writer counted; [`Error::Unfinished`] when its writer did not finish;
     /// [`Error::Conflict`] for something else in the way of the result.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
@@ -186,8 +187,8 @@ impl Repack {
         }
         let pixels = todo.iter().map(|(job, position)| plan.jobs[*job].change.pixel_bytes(position));
         let counters = ProgressCounters::of(pixels.fold(0, u64::saturating_add));
-        let (options, followed) = (options.clone(), HashSet::new());
-        let mut repack = Self { root, out, staging, options, plan, followed, todo, counters, done, _lock: lock };
+        let (options, followed, lock) = (options.clone(), HashSet::new(), Mutex::new(lock));
+        let mut repack = Self { root, out, staging, options, plan, followed, todo, counters, done, lock };
         repack.refuse_at_once(arrays)?;
         Ok(repack)
     }
@@ -241,7 +242,7 @@ impl Repack {
         if self.is_whole() { vec![self.rest()] } else { self.plan.rebuilt().map(|job| self.rest_of(job)).collect() }
     }
 
-    /// Whether all of the dataset is made anew: a dialect other than Zarr v3 has its arrays in no folders of their own.
+    /// Whether all of the dataset is rebuilt: a dialect other than Zarr v3 has its arrays in no folders of their own.
     fn is_whole(&self) -> bool {
         self.out.is_some() || self.plan.form == ResultForm::Designed
     }
@@ -253,9 +254,11 @@ impl Repack {
     /// The first error ends the work: a damaged chunk (with its place), a full disk, a new shard that reads back
     /// otherwise than it was written. The old dataset is whole then, and a new `Repack` goes on after the shards that
     /// are finished. Only the first call works, also after [`stop`](Self::stop): what is there afterwards is no longer
-    /// what [`new`](Self::new) looked at. Another one is refused with [`Error::Conflict`].
+    /// what [`new`](Self::new) looked at. Another one is refused with [`Error::Conflict`]. When it ends, the dataset is
+    /// locked no longer.
     pub fn run(&self) -> Result<RepackSummary> {
         self.counters.begin_only_run("Repack", &self.root)?;
+        let _lock = self.lock.lock().unpoisoned().take();
         if let Some(done) = self.done {
             self.counters.find_all();
             if done == EarlierResult::Untidy {
@@ -376,7 +379,7 @@ impl Repack {
         Rest { root: &self.root, jobs, left, records: records.as_deref(), followed, sync: self.options.sync }
     }
 
-    /// The same of an array that is made anew where all around it stays.
+    /// The same of an array that is rebuilt where all around it stays.
     fn rest_of<'a>(&'a self, job: &'a ArrayJob) -> Rest<'a> {
         Rest { root: job.change.source.path(), left: &[], records: None, ..self.rest() }
     }
