@@ -12,11 +12,14 @@ pub(super) fn is_hidden(name: &str) -> bool {
 
 /// Refuses a key that names nothing in a dataset, or something outside of it.
 pub(super) fn check(key: &str) -> Result<()> {
-    let plain = is_below(key) && key.split('/').all(|part| !matches!(part, "" | "."));
-    if plain && !key.split('/').any(is_hidden) {
-        return Ok(());
+    let refused = |reason| Err(Error::config("key", quoted(key), reason));
+    if !is_below(key) || key.split('/').any(|part| matches!(part, "" | ".")) {
+        return refused("is no key: expected names with a slash between each two");
     }
-    Err(Error::config("key", quoted(key), "is no key: expected names with a slash between each two"))
+    match key.split('/').any(is_hidden) {
+        true => refused("names a hidden file or one in a hidden folder, which are no part of a dataset"),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a prefix that is not the start of a key up to and including a slash.
@@ -42,8 +45,11 @@ mod tests {
         }
         let outside = ["", "/", "/etc/passwd", "..", "0/../../x", "0//c", "0/", "./0", "0/./c", "0/\0"];
         let hidden = [".shardwright.lock", "0/c/.1.partial", ".git/config", "0/.DS_Store"];
-        for key in outside.into_iter().chain(hidden) {
-            assert!(check(key).is_err(), "{key:?}");
+        for (keys, why) in [(&outside[..], "expected names with a slash"), (&hidden[..], "a hidden file")] {
+            for key in keys {
+                let refused = check(key).unwrap_err().to_string();
+                assert!(refused.contains(why), "{key:?}: {refused}");
+            }
         }
         assert_eq!(check_prefix("/").unwrap(), "");
         assert_eq!(check_prefix("0/c/").unwrap(), "0/c/");
