@@ -10,6 +10,7 @@ use crate::words::quoted;
 
 /// A number that pixels can have, which is made of any of Rust's: `fill_value: u64::MAX.into()`.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum FillValue {
     /// This very integer.
     Integer(i128),

@@ -23,7 +23,7 @@ pub struct Orientation {
     pub flip: Flip,
 }
 
-/// Which order of an image is reversed.
+/// Which order of an image is reversed. There are no more than these: an image has two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Flip {
     /// None.

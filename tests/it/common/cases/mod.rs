@@ -257,6 +257,7 @@ fn element(dtype: Dtype, value: FillValue) -> Vec<u8> {
     let (whole, float) = match value {
         FillValue::Integer(whole) => (whole, whole as f64),
         FillValue::Float(float) => (float as i128, float),
+        _ => unreachable!("there is no other kind"),
     };
     match dtype {
         Dtype::U8 => (whole as u8).to_ne_bytes().to_vec(),
