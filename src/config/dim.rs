@@ -102,13 +102,13 @@ impl Dim {
         Self::new("x", DimKind::Space, size)
     }
 
-    /// Sets the elements a chunk.
+    /// Sets the chunk length in elements.
     #[must_use]
     pub fn chunk(self, chunk: u64) -> Self {
         Self { chunk, ..self }
     }
 
-    /// Sets the elements a shard.
+    /// Sets the shard length in elements.
     #[must_use]
     pub fn shard(self, shard: u64) -> Self {
         Self { shard, ..self }

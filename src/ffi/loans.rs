@@ -37,7 +37,7 @@ const TURN: u32 = 4;
 
 /// The buffers that one handle's caller has.
 pub(super) struct Loans {
-    shared: Arc<Places>,
+    shared: Arc<LoanTable>,
     ring: Arc<Ring>,
     /// Whose the loans are, among all who share the places.
     owner: u32,
@@ -46,7 +46,7 @@ pub(super) struct Loans {
 }
 
 /// A place for each of the buffers of one memory.
-struct Places {
+struct LoanTable {
     buffers: Arc<Buffers>,
     places: Box<[LoanSlot]>,
 }
@@ -61,12 +61,12 @@ struct LoanSlot {
 
 // SAFETY: a place's frame is touched by the thread that made the state CHANGING, or that brings the frame which belongs
 // there: there is one of these. Each change is a Release/Acquire pair.
-unsafe impl Sync for Places {}
+unsafe impl Sync for LoanTable {}
 
-impl Places {
+impl LoanTable {
     /// Those of this memory, which are made for the first handle.
     fn of(buffers: &Arc<Buffers>) -> Arc<Self> {
-        static ALL: Mutex<Vec<Weak<Places>>> = Mutex::new(Vec::new());
+        static ALL: Mutex<Vec<Weak<LoanTable>>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unpoisoned();
         all.retain(|places| places.strong_count() > 0);
         let found = all.iter().filter_map(Weak::upgrade).find(|places| Arc::ptr_eq(&places.buffers, buffers));
@@ -101,7 +101,7 @@ impl Loans {
     /// None yet, of the ring's buffers.
     pub(super) fn new(ring: &Arc<Ring>) -> Self {
         let owner = RUNS_BEGUN.fetch_add(1, Ordering::Relaxed);
-        Self { shared: Places::of(ring.buffers()), ring: ring.clone(), owner, picky: AtomicBool::new(false) }
+        Self { shared: LoanTable::of(ring.buffers()), ring: ring.clone(), owner, picky: AtomicBool::new(false) }
     }
 
     /// Bytes of the places for this many buffers.

@@ -14,13 +14,16 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes that are done with: of pixels for a [`Repack`](super::Repack), else of files with chunks.
+    /// Bytes that are done with: of pixels for a [`Repack`](super::Repack), of the new levels' pixels for a
+    /// [`Pyramid`](super::Pyramid), else of files with chunks.
     pub done: u64,
     /// The same bytes in all; 0 until it is known.
     pub total: u64,
     /// Of these done, the bytes that an earlier call had finished: this one only found them.
     pub found: u64,
-    /// Bytes of files that were looked through so far, at most: not all of them may have to be read.
+    /// Bytes of files that were looked through so far, at most: not all of them may have to be read. For a
+    /// [`Pyramid`](super::Pyramid), bytes of the pixels that its levels are made of; 0 for a
+    /// [`WriteManifest`](super::WriteManifest), which reads nothing but indexes.
     pub bytes_read: u64,
 }
 

@@ -20,7 +20,7 @@ pub(super) const OME_ASIDE: &str = "/shardwright/ome";
 pub(super) const NANOMETER: &str = "nanometer";
 
 /// Nanometers from voxel to voxel, and the voxels before the first one.
-pub(super) type Place = ([f64; 3], [f64; 3]);
+pub(super) type VoxelGrid = ([f64; 3], [f64; 3]);
 
 /// The `resolution` of a scale, if it is one: three numbers above 0. The format has no other word for an unknown one.
 pub(super) fn said_resolution(resolution: &Value) -> Option<[f64; 3]> {
@@ -28,7 +28,7 @@ pub(super) fn said_resolution(resolution: &Value) -> Option<[f64; 3]> {
 }
 
 /// Those of each scale; `None` where one of them does not say how far apart its voxels are.
-pub(super) fn places(info: &Value) -> Option<Vec<Place>> {
+pub(super) fn places(info: &Value) -> Option<Vec<VoxelGrid>> {
     let offset = |scale: &Value| [0, 1, 2].map(|at| scale["voxel_offset"][at].as_f64().unwrap_or(0.0));
     let scales = info["scales"].as_array().map(Vec::as_slice).unwrap_or_default();
     scales.iter().map(|scale| Some((said_resolution(&scale["resolution"])?, offset(scale)))).collect()

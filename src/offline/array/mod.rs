@@ -39,7 +39,8 @@ use shard_file::ShardFile;
 /// one.
 ///
 /// Where an array declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that
-/// the manifest names, wherever these are.
+/// the manifest names: those of its own dataset and of datasets in the same folder, and any other once
+/// [`follow_manifests_anywhere`](super::follow_manifests_anywhere) was called.
 ///
 /// ```no_run
 /// use shardwright::offline::Array;

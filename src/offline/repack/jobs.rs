@@ -166,7 +166,7 @@ pub(super) struct ArrayJobs {
 }
 
 impl ArrayJobs {
-    /// The arrays that are made anew, rather than changed file by file.
+    /// The arrays that are rebuilt, rather than changed file by file.
     pub(super) fn rebuilt(&self) -> impl Iterator<Item = &ArrayJob> {
         self.jobs.iter().filter(|job| !job.in_place)
     }

@@ -94,8 +94,9 @@ pub struct RepackOptions {
     /// Let the new dataset share the blocks of shards that are as they should be, where the file system can (XFS,
     /// Btrfs).
     pub reflink: bool,
-    /// Take also a dataset whose writer didn't finish: what only a recovery would find is not in the result, which no
-    /// recovery can complete, and which stays unfinished. Take also one that holds fewer chunks than its writer
+    /// Take also a dataset whose writer didn't finish: the result is a finished dataset of the frames that the indexes
+    /// name, as after a recovery, and lists the others as missing; what only a recovery would have found is not in it,
+    /// and no later one can find that. Take also one that holds fewer chunks than its writer
     /// counted: the result lists the frames that may lack some as missing, and has what is left of them.
     pub incomplete: bool,
     /// Whether the free space is looked at first.

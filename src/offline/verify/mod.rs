@@ -135,7 +135,7 @@ impl Verify {
         Ok(Self { root: root.to_path_buf(), pool: pool(options.workers)?, counters: ProgressCounters::default() })
     }
 
-    /// Checks. It may be called again, and looks at everything anew.
+    /// Checks. It may be called again, and looks at everything again.
     ///
     /// # Errors
     ///

@@ -167,7 +167,7 @@ impl Failure {
     pub(crate) fn of_whole(error: Error) -> Self {
         match error {
             Error::Stopped => {
-                Self::Interrupted(format!("{error}; nothing is changed or kept, and another call begins anew"))
+                Self::Interrupted(format!("{error}; nothing is changed or kept, and another call starts over"))
             }
             error => error.into(),
         }
@@ -357,7 +357,7 @@ mod tests {
             told.map(|failure| failure.to_string()),
             [
                 "stopped before the end; what was finished stays, and another call goes on from there",
-                "stopped before the end; nothing is changed or kept, and another call begins anew",
+                "stopped before the end; nothing is changed or kept, and another call starts over",
             ]
         );
     }

@@ -43,7 +43,9 @@ fn to_text(description: &Description) -> String {
     let state = match description.complete {
         Some(true) if has_lost => ", finished by its writer, but chunks are lost",
         Some(true) => ", complete",
-        Some(false) if is_recovered => ", not complete: it was recovered after its writer was stopped, or after damage",
+        Some(false) if is_recovered => {
+            ", not complete: its writer was stopped, or it was damaged; it holds what was saved"
+        }
         Some(false) => ", not complete: it is being written, or its writer was stopped",
         None => "",
     };
