@@ -8,15 +8,8 @@ const NAMES_DIALECTS: [&str; 3] = ["format", "config", "ffi"];
 
 /// The files outside the format's own folder that may ask whether an array is a volume, and need to: the rest asks for
 /// what the answer stands for (`Rules`, `Layout`).
-const KNOWS_VOLUMES: [&str; 7] = [
-    "config",
-    "plan",
-    "plan::dialects",
-    "plan::volume",
-    "offline::hierarchy::central",
-    "offline::repack::design",
-    "offline::repack::volume",
-];
+const KNOWS_VOLUMES: [&str; 6] =
+    ["config", "plan", "plan::dialects", "plan::volume", "offline::repack::design", "offline::repack::volume"];
 
 /// Whether a source names one of the dialects, `Dialect::Zarr3`, whatever it calls the type.
 fn names_dialect(source: &str) -> bool {
