@@ -21,9 +21,9 @@ pub struct Progress {
     pub total: u64,
     /// Of these done, the bytes that an earlier call had finished: this one only found them.
     pub found: u64,
-    /// Bytes of files that were looked through so far, at most: not all of them may have to be read. For a
-    /// [`Pyramid`](super::Pyramid), bytes of the pixels that its levels are made of; 0 for a
-    /// [`WriteManifest`](super::WriteManifest), which reads nothing but indexes.
+    /// Bytes of files that were looked through so far, at most: not all of them may have to be read. Where
+    /// chunks get another shape, and for a [`Pyramid`](super::Pyramid), bytes of the pixels of new chunks instead; 0
+    /// for a [`WriteManifest`](super::WriteManifest), which reads nothing but indexes.
     pub bytes_read: u64,
 }
 
