@@ -102,6 +102,36 @@ def test_frames_of_a_region_that_moves_are_refused_or_padded_or_taken_as_they_ar
     assert "--bare" in refused(source, "--moving-roi", "pad", "--bare", code=2)
 
 
+def pattern(out):
+    return zarr.open(out, mode="r").attrs["bayer_pattern"]
+
+
+def test_the_pattern_of_colours_is_that_of_the_first_frame_wherever_it_stands(replay, refused, tmp_path):
+    data = volume(4, 20, 30)
+    cases = {
+        "even": (["102-200-30-20", ROI, ROI, ROI], "GRBG"),
+        "columns": ([ROI, "99-200-30-20", ROI, ROI], "RGGB"),
+        "rows": ([ROI, ROI, ROI, "100-197-30-20"], "BGGR"),
+        "first": (["101-201-30-20", ROI, ROI, ROI], "GBRG"),
+    }
+    for name, (regions, padded) in cases.items():
+        (tmp_path / name).mkdir()
+        source = nd(tmp_path / name, data, regions)
+        assert pattern(replay(source, "--moving-roi", "pad", "--bayer", "GRBG")[1]) == padded, name
+        options = ["--moving-roi", "ignore", "--bayer", "GRBG"]
+        if name == "even":
+            assert pattern(replay(source, *options)[1]) == "GRBG"
+        else:
+            said = refused(source, *options, code=2)
+            assert "moves by an odd number of pixels" in said and "--moving-roi pad" in said
+        replay(source, "--moving-roi", "ignore")
+    # From the other end of the padded image, whose 23 rows are an odd number.
+    options = ["--moving-roi", "pad", "--orientation", "flip-vertical", "--bayer", "GRBG"]
+    assert pattern(replay(tmp_path / "rows", *options)[1]) == "BGGR"
+    (tmp_path / "still").mkdir()
+    assert pattern(replay(nd(tmp_path / "still", data, ["101-201-30-20"] * 4), "--bayer", "GRBG")[1]) == "GRBG"
+
+
 def test_regions_that_differ_and_are_not_those_of_the_frames_are_not_kept(replay, tmp_path):
     data = volume(4, 20, 30)
     report, out = replay(single_images(tmp_path, data, [ROI, ROI, "101-200-20-30", ROI]))

@@ -125,7 +125,8 @@ pub(crate) fn set_attributes(args: &ReplayArgs, to: &Acquisition, recording: &Re
         to.set_attribute(CameraRegion::ATTRIBUTE, serde_json::json!(region))?;
     }
     let Some(pattern) = &args.recording.bayer else { return Ok(()) };
-    to.set_attribute(bayer::ATTRIBUTE, bayer::turned(pattern, args.recording.turn(), recording.sides()).into())?;
+    let turned = bayer::turned(pattern, recording.first_place, args.recording.turn(), recording.sides());
+    to.set_attribute(bayer::ATTRIBUTE, turned.into())?;
     Ok(())
 }
 

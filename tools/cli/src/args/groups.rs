@@ -91,8 +91,8 @@ pub(crate) struct RecordingArgs {
     /// How frames are turned on their way into the dataset; rotations are counterclockwise
     #[arg(long, value_name = "TURN", default_value = "as-is", value_parser = PossibleValuesParser::new(TURNS))]
     pub(crate) orientation: String,
-    /// The colours in front of a sensor's first two pixels in its first two rows, which are kept as the attribute
-    /// `bayer_pattern`; pixels are not touched
+    /// The colours in front of the first frame's first two pixels in its first two rows, which are kept, for those of
+    /// the image, as the attribute `bayer_pattern`; pixels are not touched
     #[arg(long, value_name = "PATTERN", value_parser = PossibleValuesParser::new(BAYER))]
     pub(crate) bayer: Option<String>,
     /// Which image (of OME-TIFF) or position (of Micro-Manager) of a recording of several, counted from 0, or all, each

@@ -66,6 +66,7 @@ pub(crate) fn open(
     let mut source = open_file(input, args, series)?;
     source.check_output(output)?;
     source.settle_regions(args.moving_roi, input)?;
+    regions::refuse_pattern(source.recording(), args, input)?;
     let (frame_bytes, held) = (source.recording().frame_bytes(), source.held_bytes());
     if frame_bytes.saturating_add(held) > memory {
         return Err(Failure::Usage(format!(

@@ -89,6 +89,8 @@ pub(crate) struct Recording {
     pub(crate) moving: Option<MovingRegion>,
     /// Frames stand at their places in larger ones, which are recorded.
     pub(crate) is_padded: bool,
+    /// The row and the column of the first frame's place, if it has one.
+    pub(crate) first_place: [u64; 2],
     /// Things to tell the user that are no errors.
     pub(crate) notes: Vec<String>,
     /// Why the recording ends where it ends, if it was meant to be longer.
@@ -148,8 +150,10 @@ impl fmt::Display for CameraRegion {
 pub(crate) struct MovingRegion {
     /// The part of the sensor around all of them.
     pub(super) around: CameraRegion,
-    /// Two that differ.
+    /// The first one, and one that differs.
     pub(super) differing: [CameraRegion; 2],
+    /// One that is an odd number of rows or columns away from the first one.
+    pub(super) odd: Option<CameraRegion>,
 }
 
 impl Recording {
@@ -170,6 +174,7 @@ impl Recording {
             region: None,
             moving: None,
             is_padded: false,
+            first_place: [0, 0],
             notes: Vec::new(),
             defect: None,
             series: Vec::new(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use shardwright::Roi;
 
 use super::recording::{CameraRegion, MovingRegion, Recording};
-use crate::args::MovingRoi;
+use crate::args::{MovingRoi, RecordingArgs};
 use crate::failure::Failure;
 
 /// An image has no side longer than this.
@@ -23,17 +23,32 @@ pub(super) fn note(recording: &mut Recording, regions: impl Iterator<Item = Opti
     };
     recording.region = None;
     if regions.clone().all(|region| region.as_ref().is_some_and(has_size)) {
-        let around = regions.flatten().fold(first, CameraRegion::around);
-        recording.moving = Some(MovingRegion { around, differing: [first, other] });
+        let around = regions.clone().flatten().fold(first, CameraRegion::around);
+        let is_odd = |region: &CameraRegion| (region.x ^ first.x | region.y ^ first.y) & 1 == 1;
+        let odd = regions.flatten().find(is_odd);
+        recording.moving = Some(MovingRegion { around, differing: [first, other], odd });
     } else {
         let why = "the camera's region of interest changes, and is not kept: it is not told of all frames as they are";
         recording.notes.push(why.to_owned());
     }
 }
 
+/// Refuses one pattern of colours for frames that begin with different colours.
+pub(super) fn refuse_pattern(recording: &Recording, args: &RecordingArgs, input: &Path) -> Result<(), Failure> {
+    let odd = recording.moving.as_ref().and_then(|moving| Some((moving.differing[0], moving.odd?)));
+    let (Some(pattern), Some(MovingRoi::Ignore), Some((first, odd))) = (&args.bayer, args.moving_roi, odd) else {
+        return Ok(());
+    };
+    Err(Failure::Usage(format!(
+        "--bayer {pattern} is not the pattern of all frames of {}: the camera's region of interest moves by an odd \
+         number of pixels ({first} and {odd} in x-y-width-height); --moving-roi pad puts each frame at its place",
+        input.display()
+    )))
+}
+
 /// Makes room for all places of the frames, or leaves these out, as the command line says.
 pub(super) fn settle(recording: &mut Recording, wanted: Option<MovingRoi>, input: &Path) -> Result<(), Failure> {
-    let Some(MovingRegion { around, differing: [one, other] }) = recording.moving.take() else { return Ok(()) };
+    let Some(MovingRegion { around, differing: [one, other], .. }) = recording.moving.take() else { return Ok(()) };
     let moves = format!("the camera's region of interest moves ({one} and {other} in x-y-width-height)");
     match wanted {
         None => Err(Failure::Usage(format!(
@@ -55,6 +70,7 @@ pub(super) fn settle(recording: &mut Recording, wanted: Option<MovingRoi>, input
             let [.., rows, columns] = &mut recording.dims[..] else { unreachable!("a recording has rows and columns") };
             (rows.size, columns.size) = (Some(around.height), Some(around.width));
             recording.region = Some(around);
+            recording.first_place = [one.y - around.y, one.x - around.x];
             recording.is_padded = true;
             Ok(())
         }
@@ -106,7 +122,7 @@ mod tests {
         let padded = settled(Some(MovingRoi::Pad)).unwrap();
         assert_eq!(padded.dims, [Dim::time(3), Dim::y(3), Dim::x(7)]);
         assert_eq!(padded.region, Some(CameraRegion { x: 10, y: 19, width: 7, height: 3 }));
-        assert!(padded.is_padded && padded.notes.is_empty());
+        assert!(padded.is_padded && padded.first_place == [1, 0] && padded.notes.is_empty());
         let ignored = settled(Some(MovingRoi::Ignore)).unwrap();
         assert_eq!((ignored.dims, ignored.region), (recording.dims.clone(), None));
         assert!(!ignored.is_padded && ignored.notes[0].contains("is not kept"), "{:?}", ignored.notes);
