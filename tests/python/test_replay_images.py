@@ -164,6 +164,8 @@ def test_a_recording_that_is_cut_off_ends_a_plate_with_what_was_there(replay, mo
         (["--visit-order", "random"], "--plate or --series all"),
         (["--fields", 2], "--plate"),
         (["--plate", "2x2", "--visits", 12], "11 frames"),
+        (["--plate", "8x12", "--fields", 1000000000], "96000000000 images at once"),
+        (["--plate", "129x128"], "16512 images at once"),
         (["--plate", "2"], "8x12"),
         (["--plate", "2x2", "--key", "a"], "--key"),
         (["--plate", "2x2", "--manifest", "kerchunk"], "--manifest"),

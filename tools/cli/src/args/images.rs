@@ -105,7 +105,7 @@ pub(crate) struct ImagesArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     pub(crate) visits: u64,
     /// With --plate or --series all, the order of visits: serial, one image after the other and then all of them again,
-    /// or random, the same at each call
+    /// or random, another order of all images each time, the same at each call
     #[arg(long, value_name = "ORDER", default_value = "serial")]
     #[arg(value_parser = one_of(&VisitOrder::ALL, VisitOrder::name))]
     pub(crate) visit_order: VisitOrder,

@@ -27,6 +27,9 @@ use crate::report::{Circumstances, decimal};
 use crate::run_config::config;
 use crate::source::{self, FrameSource};
 
+/// The engine has room for no more.
+const IMAGES_MAX: u64 = 1 << 14;
+
 /// An image to be.
 #[derive(Debug, Clone)]
 struct Image {
@@ -101,9 +104,18 @@ fn refuse_options_of_one(args: &ReplayArgs) -> Result<(), Failure> {
         (args.soak.roll.is_some(), "--roll"),
     ];
     let what = if args.images.plate.is_some() { "--plate" } else { "--series all" };
-    match given.into_iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => Err(Failure::Usage(format!("{option} can't be used together with {what}"))),
-        None => Ok(()),
+    if let Some((_, option)) = given.into_iter().find(|(is_given, _)| *is_given) {
+        return Err(Failure::Usage(format!("{option} can't be used together with {what}")));
+    }
+    let wells = args.images.plate.map_or(0, |size| (size.rows * size.columns) as u64);
+    refuse_too_many(wells.saturating_mul(args.images.fields))
+}
+
+/// Refuses more images than can be written at once, before there is one.
+fn refuse_too_many(images: u64) -> Result<(), Failure> {
+    match images > IMAGES_MAX {
+        true => Err(Failure::Usage(format!("{images} images at once; {IMAGES_MAX} is what the engine has room for"))),
+        false => Ok(()),
     }
 }
 
@@ -120,6 +132,7 @@ fn open(args: &ReplayArgs) -> Result<Vec<Box<dyn FrameSource>>, Failure> {
         Some(Series::All(_)) => first.recording().series.len(),
         _ => 1,
     };
+    refuse_too_many(count as u64)?;
     iter::once(Ok(first)).chain((1..count).map(|at| open(Some(Series::All(at))))).collect()
 }
 
@@ -315,6 +328,10 @@ mod tests {
 
     #[test]
     fn what_only_a_single_image_has_is_refused() {
+        for words in ["--plate 1x1 --fields 16385", "--plate 2x2 --fields 18446744073709551615", "--plate 1000x1000"] {
+            let refused = planned(words, &[movie(4)]).unwrap_err().to_string();
+            assert!(refused.contains("16384 is what"), "{words}: {refused}");
+        }
         for words in ["--plate 1x1 --key a", "--plate 1x1 --dma", "--series all --roll 1MB", "--plate 1x1 --series all"]
         {
             let refused = planned(words, &[movie(4)]).unwrap_err().to_string();
