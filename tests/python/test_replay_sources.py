@@ -96,6 +96,19 @@ def test_a_page_of_a_long_run_replaces_nothing_unasked(tool, tmp_path):
     assert "<svg" in page.read_text()
 
 
+def test_old_shards_of_a_dataset_in_one_file_stay(tool, tmp_path):
+    out, page = tmp_path / "out.ozx", tmp_path / "page.html"
+    call = ["replay", "synthetic", out, "--no-sync", "--camera", "64x48xu8"]
+    for options in (["--roll", "1MB"], ["--roll", "1MB", "--soak", page]):
+        said = tool(*call, "--frames", 5, *options, code=2)
+        assert "--roll deletes old shards, which can't be taken out of a dataset in one file" in said
+    # More than any disk has room for.
+    assert "--soak without room for all" in tool(*call, "--frames", 10**15, "--soak", page, code=2)
+    assert not out.exists() and not page.exists()
+    tool(*call, "--frames", 5, "--soak", page)
+    assert "<svg" in page.read_text() and "sound" in tool("verify", out)
+
+
 def test_names_colours_and_windows_of_channels_are_kept(replay, tmp_path):
     image = zarr.open_group(tmp_path / "in.zarr", mode="w")
     image.create_array("0", data=np.arange(2 * 3 * 4 * 5, dtype="u2").reshape(2, 3, 4, 5))

@@ -114,6 +114,11 @@ pub(crate) fn refuse_dataset(folder: &Path) -> Result<(), Failure> {
     }
 }
 
+/// The same, or the working directory.
+pub(crate) fn folder_there(output: &Path) -> PathBuf {
+    folder_of(output).unwrap_or_else(|| PathBuf::from("."))
+}
+
 /// The folder in which something is to be made, as far as it is there already.
 fn folder_of(output: &Path) -> Option<PathBuf> {
     let there = |folder: &Path| if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.canonicalize().ok();

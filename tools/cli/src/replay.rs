@@ -51,14 +51,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     // Frames that --frames leaves out may be broken.
     let defect = recording.defect.filter(|_| args.recording.frames.is_none());
 
+    let run_bytes = total.saturating_mul(frame_bytes);
+    refuse_to_roll(args, run_bytes)?;
     let diary = soak.map(|path| Diary::begin(path, args.run.overwrite)).transpose()?;
     interrupt::listen("finishing the frames that were taken");
     let feed = FeedPlan { pass, drops: config.ring_full == RingFull::DropNewest };
     let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
     tell_notes(args.report.quiet, &notes_of(&acquisition));
     args.pace.wait.then(wait_for_a_line);
-    let roll = roll_at(args, total.saturating_mul(frame_bytes))?;
-    let roll = roll.map(|bytes| Roll::start(&acquisition, &args.place(), bytes));
+    let roll = roll_at(args, run_bytes)?.map(|bytes| Roll::start(&acquisition, &args.place(), bytes));
     let mut sink = Recorder { resident, diary, ..Recorder::plain(&acquisition) };
     let progress = ProgressOutput::new(args.report.quiet, total);
     let play = || {
@@ -168,6 +169,20 @@ fn roll_at(args: &ReplayArgs, run_bytes: u64) -> Result<Option<u64>, Failure> {
     }
     let free = free_bytes(&args.output)?;
     Ok((run_bytes > free).then_some(free / 2))
+}
+
+/// Refuses a dataset in one file where old shards are to be deleted.
+fn refuse_to_roll(args: &ReplayArgs, run_bytes: u64) -> Result<(), Failure> {
+    if !args.output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("ozx")) {
+        return Ok(());
+    }
+    let option = match (args.soak.roll, &args.soak.soak) {
+        (Some(_), _) => "--roll",
+        (None, Some(_)) if run_bytes > free_bytes(&place::folder_there(&args.output))? => "--soak without room for all",
+        _ => return Ok(()),
+    };
+    let why = "deletes old shards, which can't be taken out of a dataset in one file; choose a folder";
+    Err(Failure::Usage(format!("{}: {option} {why}", args.output.display())))
 }
 
 pub(crate) fn rate(args: &ReplayArgs, recording: &Recording) -> Rate {
