@@ -109,6 +109,18 @@ def test_old_shards_of_a_dataset_in_one_file_stay(tool, tmp_path):
     assert "<svg" in page.read_text() and "sound" in tool("verify", out)
 
 
+def test_a_pyramid_of_no_method_is_none(replay, refused, tmp_path):
+    call = ["synthetic", "--camera", "600x600xu8", "--frames", 3]
+    for more in ([], ["--bare"]):
+        report, out = replay(*call, "--pyramid", "none", *more)
+        assert report["frames_written"] == 3 and len(report["levels"]) == len(replay(*call, *more)[0]["levels"])
+        assert not (out / "1").exists()
+    for option, value in [("--levels", 1), ("--z", "auto"), ("--keep", "y")]:
+        said = refused(*call, "--pyramid", "none", option, value, code=2)
+        assert f"{option} is of levels, but --pyramid is none" in said
+    assert "--bare" in refused(*call, "--pyramid", "mean", "--bare", code=2)
+
+
 def test_names_colours_and_windows_of_channels_are_kept(replay, tmp_path):
     image = zarr.open_group(tmp_path / "in.zarr", mode="w")
     image.create_array("0", data=np.arange(2 * 3 * 4 * 5, dtype="u2").reshape(2, 3, 4, 5))

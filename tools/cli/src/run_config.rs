@@ -41,7 +41,7 @@ pub(crate) fn config(
         ring_full: args.pace.ring_full()?,
         channels: if args.run.bare { Vec::new() } else { channels(&recording.channels[..named]) },
         manifest: args.run.manifest.clone(),
-        pyramid: args.run.downsampling(),
+        pyramid: args.run.downsampling()?,
         name: recording.name.clone().filter(|_| !args.run.bare),
         key: args.run.key.clone(),
         bare: args.run.bare,

@@ -13,7 +13,8 @@ use shardwright::{
 
 use super::images::{MovingRoi, Series};
 use super::values::{
-    AxisOrigin, Camera, FROM_0, PixelSize, Rate, bytes, number, one_of, positive, seconds, whole, within,
+    AxisOrigin, Camera, FROM_0, OrNone, PixelSize, Rate, bytes, number, one_of, one_of_or_none, positive, seconds,
+    whole, within,
 };
 use crate::failure::Failure;
 
@@ -219,9 +220,10 @@ pub(crate) struct RunArgs {
     /// compressed, unless it is made in a map
     #[arg(long, default_value = "auto", value_parser = one_of(Placement::ALL, Placement::name))]
     pub(crate) placement: Placement,
-    /// Write smaller levels while frames come, each half as large as the one before: how pixels become one
-    #[arg(long, value_name = "METHOD", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
-    pub(crate) pyramid: Option<PyramidMethod>,
+    /// Write smaller levels while frames come, each half as large as the one before: how pixels become one [default:
+    /// none]
+    #[arg(long, value_name = "METHOD", value_parser = one_of_or_none(PyramidMethod::ALL, PyramidMethod::name))]
+    pub(crate) pyramid: Option<OrNone<PyramidMethod>>,
     /// With --pyramid, the number of levels beside level 0 [default: until y and x have 256 pixels at most]
     #[arg(long, value_name = "N", requires = "pyramid", value_parser = number::<usize>(FROM_0))]
     pub(crate) levels: Option<usize>,
@@ -244,7 +246,7 @@ pub(crate) struct RunArgs {
     pub(crate) key: Option<String>,
     /// Write the array alone, at OUTPUT or --key: no group of an image around it, no records, no OME-Zarr metadata
     /// (scales, units, channels, names), and no attributes of this writer, without which `recover` restores nothing
-    #[arg(long, conflicts_with_all = ["pyramid", "manifest"])]
+    #[arg(long, conflicts_with = "manifest")]
     pub(crate) bare: bool,
     /// The version of OME-Zarr's metadata
     #[arg(long, value_name = "VERSION", default_value = "0.5")]
@@ -413,10 +415,25 @@ pub(crate) struct SoakArgs {
 
 impl RunArgs {
     /// The levels that `--pyramid` and its companions describe together.
-    pub(crate) fn downsampling(&self) -> Option<Downsampling> {
+    pub(crate) fn downsampling(&self) -> Result<Option<Downsampling>, Failure> {
+        let Some(method) = self.pyramid.and_then(|method| method.0) else {
+            let given = [
+                (self.levels.is_some(), "--levels"),
+                (self.z != Depth::default(), "--z"),
+                (!self.keep.is_empty(), "--keep"),
+            ];
+            return match given.into_iter().find(|(is_given, _)| *is_given) {
+                Some((_, option)) => Err(Failure::Usage(format!("{option} is of levels, but --pyramid is none"))),
+                None => Ok(None),
+            };
+        };
+        if self.bare {
+            let why = "--pyramid writes levels, which an array alone has not; leave out that or --bare";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         let halves = |name: &str| !self.keep.iter().any(|kept| kept == name);
-        let of = |method| Downsampling { method, levels: self.levels, y: halves("y"), x: halves("x"), depth: self.z };
-        self.pyramid.map(of)
+        let (levels, y, x, depth) = (self.levels, halves("y"), halves("x"), self.z);
+        Ok(Some(Downsampling { method, levels, y, x, depth }))
     }
 }
 

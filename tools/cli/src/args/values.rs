@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt::Display;
+use std::iter;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,6 +20,19 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
         let found = all.iter().find(|&&value| name(value) == text);
         *found.expect("clap lets only names of these pass")
     })
+}
+
+/// One of a few values, or `none` of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OrNone<T>(pub(crate) Option<T>);
+
+/// The same as [`one_of`], with `none` as a further name.
+pub(super) fn one_of_or_none<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = OrNone<T>> {
+    let names = iter::once("none").chain(all.iter().map(move |&value| name(value)));
+    PossibleValuesParser::new(names).map(move |text| OrNone(all.iter().copied().find(|&value| name(value) == text)))
 }
 
 /// Names with commas between them. A comma in a name, or a backslash, stands behind a backslash.
