@@ -10,6 +10,7 @@ import zarr
 
 import camera_files
 from recordings import GRAY, rows_of_guide, volume
+from test_recording_sets import mm_stack
 
 REFUSED = {}
 
@@ -21,10 +22,11 @@ def refusal(name, *cases):
 
 def of_tifffile(**options):
     data = options.pop("data", volume(20, 30))
+    name = options.pop("name", "in.tif")
 
     def write(folder):
-        tifffile.imwrite(folder / "in.tif", data, **{**GRAY, **options})
-        return folder / "in.tif"
+        tifffile.imwrite(folder / name, data, **{**GRAY, **options})
+        return folder / name
 
     return write
 
@@ -71,6 +73,12 @@ def differing(folder):
     return folder / "in.tif"
 
 
+def stacks_of_two_runs(folder):
+    for run in ("a", "b"):
+        mm_stack(folder / f"{run}_MMStack.ome.tif", volume(1, 2, 1, 1, 20, 30))
+    return folder
+
+
 def lsm_lines(folder):
     camera_files.lsm(folder / "in.lsm", volume(1, 1, 1, 20, 30), 2)
     return folder / "in.lsm"
@@ -115,6 +123,12 @@ refusal(
 )
 refusal("TIFF page that is a volume", (volumetric, "holds a volume of 4 planes"))
 refusal("TIFF pages that differ", (differing, "all pages must agree"))
+refusal(
+    "OME-TIFF with dimensions within others (`ModuloAlongZ` and the like)",
+    (of_tifffile(name="in.ome.tif", data=volume(2, 3, 20, 30), metadata={"axes": "THYX"}), "(ModuloAlongT)"),
+    (of_tifffile(name="in.ome.tif", data=volume(2, 3, 20, 30), metadata={"axes": "ZAYX"}), "(ModuloAlongZ)"),
+)
+refusal("folder of TIFF files of several recordings", (stacks_of_two_runs, "none of it: b_MMStack.ome.tif"))
 refusal("LSM of lines or several positions", (lsm_lines, "scan type 2"), (lsm_positions, "several positions"))
 refusal("TIFF that is cut off before its first page", (cut, "page 0"))
 refusal("empty file", (content("empty.tif", b""), "is empty"))

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::axes::Axes;
 use super::files::stays_inside;
-use super::listing::{names, tiff_files_of, with_ending};
+use super::listing::{name_some, names, tiff_files_of, with_ending};
 use super::options::{refuse_option, refuse_raw_options};
 use super::recording::FrameSource;
 use super::single_images::{self, NamedPosition};
+use super::tiff::Asked;
 use super::tiff::planes::{PlaneReader, RecordingFacts};
 use super::tiff::stack::Stack;
 use super::why::refused;
@@ -28,12 +29,12 @@ pub(crate) fn open(path: &Path, args: &RecordingArgs, series: Option<Series>) ->
     }
     let is_zarr = is_dataset(path);
     let names = if is_zarr { Vec::new() } else { names(path)? };
+    let files = tiff_files_of(path, &names);
     if let [companion] = &with_ending(path, &names, ".companion.ome")[..] {
         refuse_raw_options(args, "OME-XML")?;
         stays_inside(path, companion).map_err(|why| refused(companion, why))?;
-        return Ok(Box::new(tiff::open_companion(companion, series)?));
+        return Ok(Box::new(tiff::open_companion(companion, Asked { series, folder: &files })?));
     }
-    let files = tiff_files_of(path, &names);
     for file in &files {
         stays_inside(path, file).map_err(|why| refused(file, why))?;
     }
@@ -63,15 +64,28 @@ pub(crate) fn open(path: &Path, args: &RecordingArgs, series: Option<Series>) ->
         };
     }
     refuse_raw_options(args, "a folder of TIFF files")?;
-    let places: Option<Vec<_>> = files.iter().map(|file| NamedPosition::of(file)).collect();
-    let found = match places {
-        Some(places) => single_images::find(path, files, &places, series)?,
-        None => match tiff::open_set(&files, series)? {
+    let places: Vec<_> = files.iter().filter_map(|file| NamedPosition::of(file)).collect();
+    let found = if places.is_empty() {
+        match tiff::open_set(&files, series)? {
             Some(planes) => return Ok(Box::new(planes)),
             None => sequence(files, series)?,
-        },
+        }
+    } else {
+        refuse_others(path, &files)?;
+        single_images::find(path, files, &places, series)?
     };
     Ok(Box::new(PlaneReader::new(found)?))
+}
+
+/// Refuses files beside Micro-Manager's single images whose names do not say which plane they are.
+fn refuse_others(path: &Path, files: &[PathBuf]) -> Result<(), Failure> {
+    let others: Vec<_> = files.iter().filter(|file| NamedPosition::of(file).is_none()).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let (folder, others) = (path.display(), name_some(&others));
+    let why = format!("{folder} holds single images of Micro-Manager, and TIFF files that are none of them: {others}");
+    Err(refused(path, format!("{why}; move these away")))
 }
 
 fn has_index(folder: &Path) -> bool {
@@ -122,6 +136,11 @@ fn sequence(files: Vec<PathBuf>, series: Option<Series>) -> Result<RecordingFact
     let (mut planes, mut notes, mut defect) = (Vec::new(), Vec::new(), None);
     for (file, path) in files.iter().enumerate() {
         let mut stack = Stack::open(path)?;
+        if tiff::is_of_set(&stack)? {
+            let (first, path) = (files[0].display(), path.display());
+            let why = format!("{first} is no part of the set of files to which {path} belongs; replay one of the two");
+            return Err(refused(&files[0], why));
+        }
         for page in stack.full_pages() {
             planes.push(Some(stack.plane(file, page)?));
         }

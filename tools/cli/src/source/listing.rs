@@ -45,6 +45,12 @@ pub(super) fn with_ending(path: &Path, names: &[String], ending: &str) -> Vec<Pa
     names.iter().filter(has).map(|name| path.join(name)).collect()
 }
 
+/// The folder of a file.
+pub(super) fn folder_of(file: &Path) -> PathBuf {
+    let folder = file.with_file_name("");
+    if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }
+}
+
 /// The TIFF files of a folder in their order.
 pub(super) fn tiff_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     names(path).map(|names| tiff_files_of(path, &names))
@@ -52,6 +58,16 @@ pub(super) fn tiff_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 pub(super) fn tiff_files_of(path: &Path, names: &[String]) -> Vec<PathBuf> {
     [".tif", ".tiff"].iter().flat_map(|ending| with_ending(path, names, ending)).collect()
+}
+
+/// Files that an error message names.
+const NAMES_MAX: usize = 9;
+
+/// The first ones of these files by their names.
+pub(super) fn name_some(files: &[&PathBuf]) -> String {
+    let names = files.iter().take(NAMES_MAX).filter_map(|file| file.file_name());
+    let named: Vec<_> = names.map(|name| name.display().to_string()).collect();
+    named.join(", ") + if files.len() > NAMES_MAX { ", …" } else { "" }
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use shardwright::offline::is_dataset;
 
 use self::files::{huge_pages, open_regular};
 use self::options::{refuse_all_but_axes, refuse_option, refuse_raw_options};
+use self::tiff::Asked;
 use self::why::{Why, cannot, refused};
 use crate::args::{Camera, RecordingArgs, Series};
 use crate::failure::{Failure, Fault};
@@ -65,8 +66,8 @@ pub(crate) fn open(
     }
     let mut source = open_file(input, args, series)?;
     source.check_output(output)?;
-    source.settle_regions(args.moving_roi, input)?;
     regions::refuse_pattern(source.recording(), args, input)?;
+    source.settle_regions(args.moving_roi, input)?;
     let (frame_bytes, held) = (source.recording().frame_bytes(), source.held_bytes());
     if frame_bytes.saturating_add(held) > memory {
         return Err(Failure::Usage(format!(
@@ -116,7 +117,7 @@ fn open_file(input: &Path, args: &RecordingArgs, series: Option<Series>) -> Resu
     }
     if head.trim_ascii_start().starts_with(b"<") {
         refuse_raw_options(args, "OME-XML")?;
-        return Ok(Box::new(tiff::open_companion(input, series)?));
+        return Ok(Box::new(tiff::open_companion(input, Asked { series, folder: &[] })?));
     }
     if head.starts_with(foreign::ZIP) {
         match open_archive(input, args, series) {

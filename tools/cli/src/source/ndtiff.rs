@@ -12,7 +12,7 @@
 //!
 //! Source: "NDTiff file format", in github.com/micro-manager/NDTiffStorage.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use shardwright::Dtype;
 
 use super::axes::{Axes, OuterAxis};
 use super::files::{open_regular, read_at, sibling};
+use super::listing::{folder_of, name_some, tiff_files};
 use super::recording::{CameraRegion, named_channel};
 use super::tiff::ByteOrder;
 use super::tiff::mmstack::{Scales, choose_position, stage};
@@ -75,6 +76,7 @@ pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<PlaneReader, F
     if entries.is_empty() {
         return Err(cannot("read", path, "it holds no whole entry"));
     }
+    let others = note_of_others(path, &entries);
     let places = NdTiffAxis::of("position", &entries);
     let position = |entry: &NdTiffEntry| match entry.axes.get("position") {
         Some(At::Number(number)) => u64::try_from(*number).unwrap_or(0),
@@ -86,11 +88,20 @@ pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<PlaneReader, F
     entries.retain(|entry| position(entry) == wanted);
     entries.iter_mut().for_each(|entry| drop(entry.axes.remove("position")));
     let mut found = find(path, &entries, wanted)?;
+    found.notes.extend(others);
     found.series = positions.into_iter().collect();
     if let Some(place) = cut_at {
         found.defect = Some(cannot("read", path, format!("it breaks off within an entry at byte {place}")).to_string());
     }
     PlaneReader::new(found)
+}
+
+/// That TIFF files beside an index are none of its files.
+fn note_of_others(path: &Path, entries: &[NdTiffEntry]) -> Option<String> {
+    let files: HashSet<_> = entries.iter().map(|entry| path.with_file_name(&entry.file)).collect();
+    let there = tiff_files(&folder_of(path)).ok()?;
+    let others: Vec<_> = there.iter().filter(|file| !files.contains(*file)).collect();
+    (!others.is_empty()).then(|| format!("the index names no planes of these files beside it: {}", name_some(&others)))
 }
 
 fn read_index(path: &Path) -> Result<Vec<u8>, String> {

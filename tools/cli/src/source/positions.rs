@@ -8,13 +8,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use super::files::stays_inside;
 use super::listing::tiff_files;
 use super::single_images::{self, NamedPosition};
 use super::tiff;
-use super::tiff::mmstack::{MmIndex, choose_listed};
+use super::tiff::mmstack::{MmIndex, choose_listed, note_of_absent, stack_name};
 use super::tiff::planes::PlaneReader;
 use super::why::refused;
 use crate::args::Series;
@@ -58,16 +56,17 @@ pub(super) fn open(path: &Path, folders: &[PathBuf], series: Option<Series>) -> 
         Kind::Images(names) => {
             let here = chosen.files.iter().cloned().zip(names).collect();
             let found = single_images::find_one(&chosen.path, here, found.iter().flat_map(PositionFolder::names))?;
-            (PlaneReader::new(found)?, single_images::summary(&chosen.path))
+            (PlaneReader::new(found)?, Some(single_images::summary(&chosen.path)))
         }
         Kind::Stack(..) => match open_stack(path, chosen) {
             // Several positions in this folder.
             Ok(None) | Err(Failure::Usage(_)) => return Ok(None),
-            Ok(Some(opened)) => (opened, MmIndex::of(&chosen.files[0])?.map_or(Value::Null, |index| index.summary)),
+            Ok(Some(opened)) => (opened, MmIndex::of(&chosen.files[0])?.map(|index| index.summary)),
             Err(failure) => return Err(failure),
         },
     };
-    let mut notes = note_of_absent(&summary, found.len());
+    let absent = summary.and_then(|summary| note_of_absent(&summary, found.len()));
+    let mut notes: Vec<_> = absent.into_iter().collect();
     notes.extend(is_first.then(|| note_of_lengths(&found, &listed)).flatten());
     Ok(Some(opened.one_of(&chosen.name, numbers.into_iter().collect(), notes)))
 }
@@ -108,13 +107,6 @@ impl PositionFolder {
     }
 }
 
-/// `RUN` and `_Pos0` of `RUN_MMStack_Pos0.ome.tif`.
-fn stack_name(file: &Path) -> Option<(String, String)> {
-    let (run, rest) = file.file_name()?.to_str()?.split_once("_MMStack")?;
-    let (position, _) = rest.split_once('.')?;
-    Some((run.to_owned(), position.to_owned()))
-}
-
 /// Whether these are different positions, and all saved in the same way.
 fn are_positions(found: &[PositionFolder]) -> bool {
     let is_like = |of: &PositionFolder| match (&found[0].kind, &of.kind) {
@@ -144,15 +136,6 @@ fn are_of_one_acquisition(found: &[PositionFolder]) -> bool {
         let first = said.next();
         said.all(|other| Some(other) == first)
     })
-}
-
-/// That the acquisition had more positions than there are folders.
-fn note_of_absent(summary: &Value, there: usize) -> Vec<String> {
-    let planned = summary["Positions"].as_u64().filter(|planned| *planned > there as u64);
-    planned
-        .map(|planned| format!("the acquisition says {planned} positions, of which {there} are there"))
-        .into_iter()
-        .collect()
 }
 
 /// That stacks do not have as many planes as others. Those that single images lack are missing from their image.

@@ -20,6 +20,7 @@ use super::super::axes::{Axes, OuterAxis, Step};
 use super::super::files::stays_inside;
 use super::super::recording::named_channel;
 use super::super::why::cannot;
+use super::asked::Asked;
 use super::ifd::{TiffBytes, TiffHeader};
 use super::planes::RecordingFacts;
 use super::stack::Stack;
@@ -70,8 +71,15 @@ impl MmIndex {
         Some(Self { summary: summary.unwrap_or(Value::Null), entries })
     }
 
-    /// The planes of the position `series`, also of the files that go on after this one.
-    pub(crate) fn find(self, stack: Stack, series: Option<Series>) -> Result<RecordingFacts, Failure> {
+    /// The planes of the position that is asked for, also of the files that go on after this one. In a folder there may
+    /// be further positions, each with files of its own.
+    pub(crate) fn find(self, stack: Stack, asked: Asked) -> Result<RecordingFacts, Failure> {
+        let heads = heads(asked.folder);
+        if heads.len() > 1 { find_in_folder(&heads, asked) } else { self.find_here(stack, asked.series) }
+    }
+
+    /// The same of what begins with this file.
+    fn find_here(self, stack: Stack, series: Option<Series>) -> Result<RecordingFacts, Failure> {
         let path = stack.path.clone();
         let mut parts = vec![(stack, self.entries)];
         let mut notes = Vec::new();
@@ -111,6 +119,57 @@ impl MmIndex {
         let series = positions.into_iter().collect();
         Ok(RecordingFacts { axes, files, planes, notes, defect, series })
     }
+}
+
+/// A position of those that have files of their own in a folder. `heads`: the first file of each stack.
+fn find_in_folder(heads: &[&PathBuf], asked: Asked) -> Result<RecordingFacts, Failure> {
+    let first = heads[0];
+    let run = stack_name(first).map(|name| name.0);
+    let is_of_run = |file: &Path| file == first || run.is_some() && stack_name(file).map(|name| name.0) == run;
+    asked.refuse_others(first, |file| is_of_run(file) && MmIndex::of(file).is_ok_and(|index| index.is_some()))?;
+    let mut here = Vec::new();
+    for head in heads {
+        let files = iter::once((*head).clone()).chain(continuations(head));
+        let indexes = files.filter_map(|file| MmIndex::of(&file).ok().flatten());
+        let positions: BTreeSet<u64> = indexes.flat_map(|index| index.entries).map(|entry| entry[3]).collect();
+        here.extend(positions.into_iter().map(|position| (position, *head)));
+    }
+    here.sort_by_key(|of| of.0);
+    let said: BTreeSet<u64> = here.iter().map(|of| of.0).collect();
+    // Numbers that are not those of all can't choose one.
+    let numbers: Vec<u64> =
+        if said.len() == here.len() { said.into_iter().collect() } else { (0..here.len() as u64).collect() };
+    let name = |file: &Path| file.file_name().unwrap_or_default().display().to_string();
+    let listed: Vec<_> = here.iter().zip(&numbers).map(|(of, number)| format!("{number} ({})", name(of.1))).collect();
+    let chosen =
+        choose_listed(&numbers.iter().copied().collect(), &listed, asked.series, first.parent().unwrap_or(first))?;
+    let (position, head) = here[numbers.binary_search(&chosen).unwrap_or(0)];
+    let stack = Stack::open(head)?;
+    let Some(index) = MmIndex::of(head)? else { return Err(cannot("read", head, "its index is gone")) };
+    let absent = note_of_absent(&index.summary, here.len());
+    let mut found = index.find_here(stack, Some(Series::Number(position)))?;
+    found.notes.extend(absent);
+    found.axes.name = stack_name(head).map(|name| name.1.trim_start_matches('_').to_owned());
+    Ok(RecordingFacts { series: numbers, ..found })
+}
+
+/// That the acquisition had more positions than are there.
+pub(crate) fn note_of_absent(summary: &Value, there: usize) -> Option<String> {
+    let planned = summary["Positions"].as_u64().filter(|planned| *planned > there as u64)?;
+    Some(format!("the acquisition says {planned} positions, of which {there} are there"))
+}
+
+/// `RUN` and `_Pos0` of `RUN_MMStack_Pos0.ome.tif`.
+pub(crate) fn stack_name(file: &Path) -> Option<(String, String)> {
+    let (run, rest) = file.file_name()?.to_str()?.split_once("_MMStack")?;
+    let (position, _) = rest.split_once('.')?;
+    Some((run.to_owned(), position.to_owned()))
+}
+
+/// The files among these with which a stack begins.
+fn heads(files: &[PathBuf]) -> Vec<&PathBuf> {
+    let later: BTreeSet<PathBuf> = files.iter().flat_map(|file| continuations(file)).collect();
+    files.iter().filter(|file| !later.contains(*file)).collect()
 }
 
 /// The files into which a stack goes on that has become too long for one: `x.ome.tif`, `x_1.ome.tif`, `x_2.ome.tif`.

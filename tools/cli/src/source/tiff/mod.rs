@@ -1,5 +1,6 @@
 //! TIFF: stacks, classic and BigTIFF, and what programs of microscopes make of them.
 
+mod asked;
 mod compression;
 mod decode;
 mod ifd;
@@ -23,6 +24,7 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use self::asked::Asked;
 pub(crate) use self::decode::reason;
 pub(crate) use self::ifd::{ByteOrder, MAGIC};
 pub(crate) use self::ome::open_companion;
@@ -36,13 +38,17 @@ use crate::failure::Failure;
 
 /// Opens a file, and those that belong to it. `series`: which of several images.
 pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<PlaneReader, Failure> {
-    let stack = Stack::open(path)?;
+    read(Stack::open(path)?, Asked { series, folder: &[] })
+}
+
+/// The recording to which a file belongs.
+fn read(stack: Stack, asked: Asked) -> Result<PlaneReader, Failure> {
     let mut found = if ome_xml::is_ome(&stack.description) {
-        ome::find(stack, series)?
-    } else if let Some(index) = mmstack::MmIndex::of(path)? {
-        index.find(stack, series)?
+        ome::find(stack, asked)?
+    } else if let Some(index) = mmstack::MmIndex::of(&stack.path)? {
+        index.find(stack, asked)?
     } else {
-        refuse_series(series, path)?;
+        refuse_series(asked.series, &stack.path)?;
         find_alone(stack)?
     };
     found.notes.sort_unstable();
@@ -50,15 +56,16 @@ pub(crate) fn open(path: &Path, series: Option<Series>) -> Result<PlaneReader, F
     PlaneReader::new(found)
 }
 
-/// Files whose first one says that they are a set.
+/// The TIFF files of a folder, if the first one says that they are a set.
 pub(crate) fn open_set(files: &[PathBuf], series: Option<Series>) -> Result<Option<PlaneReader>, Failure> {
     let stack = Stack::open(&files[0])?;
-    let mentions = |word: &str| stack.description.contains(word);
-    let is_set = mentions("FileName=") && mentions("UUID") || mentions("MetadataFile=");
-    if !is_set && mmstack::MmIndex::of(&files[0])?.is_none() {
-        return Ok(None);
-    }
-    open(&files[0], series).map(Some)
+    if is_of_set(&stack)? { read(stack, Asked { series, folder: files }).map(Some) } else { Ok(None) }
+}
+
+/// Whether a file says in which files its recording is, or which planes of it are here.
+pub(crate) fn is_of_set(stack: &Stack) -> Result<bool, Failure> {
+    let names_files = ["<UUID", ":UUID", "MetadataFile="].iter().any(|word| stack.description.contains(word));
+    Ok(names_files && ome_xml::is_ome(&stack.description) || mmstack::MmIndex::of(&stack.path)?.is_some())
 }
 
 /// A file that says nothing of others.

@@ -1,11 +1,13 @@
 //! OME-TIFF: the planes of an image by its OME-XML, in one file or in a set of files.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::super::axes::{Axes, OuterAxis};
-use super::super::files::sibling;
-use super::super::why::cannot;
+use super::super::files::{sibling, stays_inside};
+use super::super::listing::{folder_of, tiff_files};
+use super::super::why::{Why, cannot};
+use super::asked::Asked;
 use super::mmstack;
 use super::ome_xml::{Ome, OmeImage, TiffDataBlock, is_ome};
 use super::pages::{in_order, refuse_series};
@@ -20,23 +22,27 @@ use crate::failure::Failure;
 const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// The image of a file whose first page has OME-XML. Where that can't be used, the pages become a movie.
-pub(crate) fn find(stack: Stack, series: Option<Series>) -> Result<RecordingFacts, Failure> {
+pub(crate) fn find(stack: Stack, asked: Asked) -> Result<RecordingFacts, Failure> {
     let ome = Ome::parse(&stack.description).and_then(|ome| follow(ome, &stack.path));
     let unusable = match ome {
         Ok(ome) if ome.images.is_empty() => "it describes no image".to_owned(),
-        Ok(ome) => match choose(&ome, Some(&stack), &stack.path, series)? {
-            Ok(choice) => return Set::new(ome.uuid.clone(), stack).find(choice),
-            Err(why) => why,
-        },
+        Ok(ome) => {
+            refuse_modulo(&ome, &stack.path)?;
+            Set::beside(&stack.path).refuse_others(&ome, asked)?;
+            match choose(&ome, Some(&stack), &stack.path, asked)? {
+                Ok(choice) => return Set::new(ome.uuid.clone(), stack).find(choice),
+                Err(why) => why,
+            }
+        }
         Err(why) => why,
     };
     if let Some(index) = mmstack::MmIndex::of(&stack.path)? {
-        return index.find(stack, series);
+        return index.find(stack, asked);
     }
-    if let Some(Series::All(_)) = series {
+    if asked.folder.len() > 1 || matches!(asked.series, Some(Series::All(_))) {
         return Err(cannot("use the OME-XML of", &stack.path, unusable));
     }
-    refuse_series(series, &stack.path)?;
+    refuse_series(asked.series, &stack.path)?;
     let planes = stack.full_pages().count() as u64;
     let mut found = in_order(stack, Axes::movie(planes))?;
     found.notes.push(format!("the OME-XML description can't be used: {unusable}; the pages become one time axis"));
@@ -44,16 +50,25 @@ pub(crate) fn find(stack: Stack, series: Option<Series>) -> Result<RecordingFact
 }
 
 /// Opens a document beside the files that it describes.
-pub(crate) fn open_companion(path: &Path, series: Option<Series>) -> Result<PlaneReader, Failure> {
+pub(crate) fn open_companion(path: &Path, asked: Asked) -> Result<PlaneReader, Failure> {
     let xml = read_document(path).map_err(|why| cannot("read", path, why))?;
     if !is_ome(&xml) {
         return Err(cannot("read", path, "it is XML, but no OME-XML"));
     }
     let ome = Ome::parse(&xml).map_err(|why| cannot("use the OME-XML of", path, why))?;
-    match choose(&ome, None, path, series)? {
+    refuse_modulo(&ome, path)?;
+    Set::beside(path).refuse_others(&ome, asked)?;
+    match choose(&ome, None, path, asked)? {
         Ok(choice) => PlaneReader::new(Set::beside(path).find(choice)?),
         Err(why) => Err(cannot("use the OME-XML of", path, why)),
     }
+}
+
+/// Refuses dimensions within others: without them, their planes would seem to be further times, planes or channels.
+fn refuse_modulo(ome: &Ome, path: &Path) -> Result<(), Failure> {
+    let Some(modulo) = &ome.modulo else { return Ok(()) };
+    let why = format!("its OME-XML has a dimension within another one ({modulo}), which is not read here");
+    Err(cannot("read", path, Why::Unread(why)))
 }
 
 /// The document itself, where there is only a pointer to it.
@@ -81,6 +96,8 @@ struct Choice<'a> {
     /// How many there are, and whether others are read, too.
     of: u64,
     are_all_read: bool,
+    /// All images have their planes in one file.
+    is_in_one_file: bool,
     notes: Vec<String>,
 }
 
@@ -89,7 +106,7 @@ fn choose<'a>(
     ome: &'a Ome,
     stack: Option<&Stack>,
     path: &Path,
-    series: Option<Series>,
+    asked: Asked,
 ) -> Result<Result<Choice<'a>, String>, Failure> {
     let count = ome.images.len();
     let list = || {
@@ -97,7 +114,7 @@ fn choose<'a>(
         lines.collect::<String>()
     };
     let mut notes = Vec::new();
-    let number = match series {
+    let number = match asked.series {
         Some(Series::All(at)) => at.min(count - 1),
         Some(Series::Number(number)) if number < count as u64 => number as usize,
         Some(Series::Number(number)) => {
@@ -106,7 +123,11 @@ fn choose<'a>(
         }
         None if count == 1 => 0,
         None => {
-            let is_here = |image: &OmeImage| stack.is_some_and(|stack| holds(stack, ome, image));
+            // A folder is meant with all that is in it.
+            let is_here = |image: &OmeImage| {
+                let here = |stack| if asked.is_folder() { is_beside(stack, image) } else { holds(stack, ome, image) };
+                stack.is_some_and(here)
+            };
             let here = (0..count).filter(|&number| ome.images[number].as_ref().is_ok_and(is_here));
             let here: Vec<_> = here.take(2).collect();
             let [number] = here[..] else {
@@ -127,9 +148,14 @@ fn choose<'a>(
             number
         }
     };
-    let (of, are_all_read) = (count as u64, matches!(series, Some(Series::All(_))));
+    let (of, are_all_read) = (count as u64, matches!(asked.series, Some(Series::All(_))));
+    let is_in_one_file = blocks(ome).filter_map(TiffDataBlock::file_key).collect::<BTreeSet<_>>().len() < 2;
     let chosen = ome.images[number].as_ref();
-    Ok(chosen.map(|image| Choice { image, of, are_all_read, notes }).map_err(String::clone))
+    Ok(chosen.map(|image| Choice { image, of, are_all_read, is_in_one_file, notes }).map_err(String::clone))
+}
+
+fn blocks(ome: &Ome) -> impl Iterator<Item = &TiffDataBlock> {
+    ome.images.iter().flatten().flat_map(|image| &image.blocks)
 }
 
 /// Whether planes of an image are in this very file.
@@ -138,14 +164,14 @@ fn holds(stack: &Stack, ome: &Ome, image: &OmeImage) -> bool {
     image.blocks.iter().any(|block| match (&block.file, &block.uuid) {
         (_, Some(uuid)) if Some(uuid) == ome.uuid.as_ref() => true,
         (Some(file), _) => Some(file.as_ref()) == name,
-        (None, _) => true,
+        (None, uuid) => uuid.is_none() || ome.uuid.is_none(),
     })
 }
 
-/// Whether the first plane of an image is in this file or in another one beside it.
+/// Whether planes of an image are in this file or in another one beside it.
 fn is_beside(stack: &Stack, image: &OmeImage) -> bool {
-    let file = image.blocks.first().and_then(|block| block.file.as_ref());
-    file.is_none_or(|name| sibling(&stack.path, name).is_ok())
+    let files: BTreeSet<_> = image.blocks.iter().map(|block| block.file.as_ref()).collect();
+    files.is_empty() || files.iter().any(|file| file.is_none_or(|name| sibling(&stack.path, name).is_ok()))
 }
 
 fn label(image: &Result<OmeImage, String>) -> String {
@@ -168,20 +194,50 @@ struct Set {
     uuid: Option<String>,
     has_given: bool,
     stacks: Vec<Stack>,
-    /// Files by their names in the document. `None`: it can't be read.
+    /// Files by their names in the document, or their UUIDs. `None`: it can't be read.
     known: HashMap<String, Option<usize>>,
+    /// The files beside this one by their own UUIDs, as soon as one is looked for.
+    by_uuid: Option<HashMap<String, PathBuf>>,
     notes: Vec<String>,
 }
 
 impl Set {
     fn new(uuid: Option<String>, given: Stack) -> Self {
-        let path = given.path.clone();
-        Self { path, uuid, has_given: true, stacks: vec![given], known: HashMap::new(), notes: Vec::new() }
+        let beside = Self::beside(&given.path);
+        Self { uuid, has_given: true, stacks: vec![given], ..beside }
     }
 
     fn beside(path: &Path) -> Self {
         let (path, known) = (path.to_owned(), HashMap::new());
-        Self { path, uuid: None, has_given: false, stacks: Vec::new(), known, notes: Vec::new() }
+        Self { path, uuid: None, has_given: false, stacks: Vec::new(), known, by_uuid: None, notes: Vec::new() }
+    }
+
+    /// Refuses a folder with files that a document does not name.
+    fn refuse_others(&mut self, ome: &Ome, asked: Asked) -> Result<(), Failure> {
+        if !asked.is_folder() {
+            return Ok(());
+        }
+        let keys: BTreeSet<_> = blocks(ome).map(|block| (&block.file, &block.uuid)).collect();
+        let files = keys.iter().filter_map(|key| match *key {
+            (_, Some(uuid)) if Some(uuid) == ome.uuid.as_ref() => Some(self.path.clone()),
+            (Some(name), _) => Some(self.path.with_file_name(name)),
+            (None, Some(uuid)) => self.with_uuid(uuid).ok(),
+            (None, None) => Some(self.path.clone()),
+        });
+        let used: HashSet<_> = files.collect();
+        // What the document says is in the only file that it names is in this one, which was renamed.
+        let is_renamed = keys.len() < 2 && !used.iter().any(|file| file.exists());
+        let path = &self.path;
+        asked.refuse_others(path, |file| used.contains(file) || is_renamed && file == path.as_path())
+    }
+
+    /// The file beside this one that has this UUID.
+    fn with_uuid(&mut self, uuid: &str) -> Result<PathBuf, String> {
+        let path = &self.path;
+        let known = self.by_uuid.get_or_insert_with(|| uuids_beside(path));
+        known.get(uuid).cloned().ok_or_else(|| {
+            format!("the OME-XML names a file by its UUID alone, {uuid}, which no file beside {} has", path.display())
+        })
     }
 
     /// The file of a block, by its place in the list. `is_only`: the document names no other.
@@ -190,38 +246,36 @@ impl Set {
         if self.has_given && block.uuid.is_some() && block.uuid == self.uuid {
             return given;
         }
-        let Some(name) = &block.file else { return given };
-        if self.has_given && self.path.file_name() == Some(name.as_ref()) {
-            return given;
-        }
-        if let Some(known) = self.known.get(name) {
-            return *known;
-        }
-        let stack =
-            sibling(&self.path, name).and_then(|path| Stack::open(&path).map_err(|failure| failure.to_string()));
+        let (key, path) = match (&block.file, &block.uuid) {
+            (Some(name), _) if self.has_given && self.path.file_name() == Some(name.as_ref()) => return given,
+            (None, None) => return given,
+            (Some(key), _) | (None, Some(key)) if self.known.contains_key(key) => return self.known[key],
+            (Some(name), _) => (name, sibling(&self.path, name)),
+            // What the only file of all is called, nobody says.
+            (None, Some(_)) if is_only && self.has_given && self.uuid.is_none() => return given,
+            (None, Some(uuid)) => (uuid, self.with_uuid(uuid)),
+        };
+        let stack = path.and_then(|path| Stack::open(&path).map_err(|failure| failure.to_string()));
         let file = match stack {
             Ok(stack) => {
                 self.stacks.push(stack);
                 Some(self.stacks.len() - 1)
             }
             // A file that was renamed, and knows itself by its old name.
-            Err(_) if is_only && self.has_given => given,
+            Err(_) if is_only && self.has_given && block.file.is_some() => given,
             Err(why) => {
                 self.notes.push(why);
                 None
             }
         };
-        self.known.insert(name.clone(), file);
+        self.known.insert(key.clone(), file);
         file
     }
 
     /// The planes of an image.
     fn find(mut self, choice: Choice) -> Result<RecordingFacts, Failure> {
         let image = choice.image;
-        let mut names: Vec<_> = image.blocks.iter().filter_map(|block| block.file.as_ref()).collect();
-        names.sort_unstable();
-        names.dedup();
-        let is_only = names.len() == 1;
+        let is_only = choice.is_in_one_file;
         let whole = [TiffDataBlock::default()];
         let blocks = if image.blocks.is_empty() { &whole[..] } else { &image.blocks };
         let located: Vec<_> = blocks.iter().map(|block| (block, self.file_of(block, is_only))).collect();
@@ -296,7 +350,7 @@ impl Set {
         are_all_read: bool,
     ) -> RecordingFacts {
         if let ([stack], false) = (&self.stacks[..], are_all_read) {
-            let used: std::collections::HashSet<_> = planes.iter().flatten().map(|plane| plane.number).collect();
+            let used: HashSet<_> = planes.iter().flatten().map(|plane| plane.number).collect();
             let left = stack.full_pages().filter(|&number| !used.contains(&(number as u32))).count();
             if left > 0 {
                 notes.push(format!("{} not read, as of other images or of none", count_that(left, "page", IS)));
@@ -307,6 +361,17 @@ impl Set {
         let files = self.stacks.into_iter().map(|stack| stack.path).collect();
         RecordingFacts { axes, files, planes, notes, defect, series: Vec::new() }
     }
+}
+
+/// The files of a folder by the UUIDs that they give themselves. `path`: a file there.
+fn uuids_beside(path: &Path) -> HashMap<String, PathBuf> {
+    let folder = folder_of(path);
+    let uuid = |file: &PathBuf| {
+        stays_inside(&folder, file).ok()?;
+        Ome::parse(&Stack::open(file).ok()?.description).ok()?.uuid
+    };
+    let files = tiff_files(&folder).unwrap_or_default();
+    files.into_iter().filter_map(|file| Some((uuid(&file)?, file))).collect()
 }
 
 /// The axes of planes whose pixels have this many samples.

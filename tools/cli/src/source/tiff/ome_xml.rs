@@ -1,7 +1,7 @@
 //! What OME-XML says of images and of the files and pages that hold them.
 //!
 //! Source: OME data model, schema 2016-06, elements `Image`, `StageLabel`, `Pixels`, `Channel`, `TiffData`, `Plane`,
-//! `BinaryOnly`.
+//! `BinaryOnly`; "6D, 7D and 8D storage", elements `ModuloAlongZ`, `ModuloAlongC`, `ModuloAlongT`.
 
 use roxmltree::{Document, Node};
 use shardwright::{Channel, units};
@@ -23,6 +23,8 @@ pub(crate) struct Ome {
     pub(crate) uuid: Option<String>,
     /// The file that holds the whole document, if this is only a pointer to it.
     pub(crate) metadata_file: Option<String>,
+    /// The element by which a dimension is several ones, such as `ModuloAlongT`.
+    pub(crate) modulo: Option<String>,
     /// The images, or in what respect one of them can't be used.
     pub(crate) images: Vec<Result<OmeImage, String>>,
 }
@@ -67,6 +69,7 @@ impl Ome {
         let root = document.root_element();
         Ok(Self {
             uuid: root.attribute("UUID").map(str::to_owned),
+            modulo: document.descendants().map(|node| node.tag_name().name()).find_map(modulo),
             metadata_file: root.child("BinaryOnly").and_then(|node| node.attribute("MetadataFile")).map(str::to_owned),
             images: document.descendants().filter(|node| node.is_named("Image")).map(OmeImage::read).collect(),
         })
@@ -111,6 +114,11 @@ impl OmeImage {
 }
 
 impl TiffDataBlock {
+    /// By what its file is known, if it is said.
+    pub(crate) fn file_key(&self) -> Option<&str> {
+        self.file.as_deref().or(self.uuid.as_deref())
+    }
+
     fn read(node: Node, outer: [(char, u64); 3]) -> Result<Self, String> {
         let mut first = [0; 3];
         for (first, (letter, _)) in first.iter_mut().zip(outer) {
@@ -126,6 +134,10 @@ impl TiffDataBlock {
             file: uuid.and_then(|uuid| uuid.attribute("FileName")).map(str::to_owned),
         })
     }
+}
+
+fn modulo(name: &str) -> Option<String> {
+    name.starts_with("ModuloAlong").then(|| name.to_owned())
 }
 
 /// Elements by their local name: the namespace carries the schema's date, and files of all dates are about.
