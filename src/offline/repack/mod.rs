@@ -128,7 +128,7 @@ impl Repack {
     /// The result goes to the new dataset `out`, or takes the place of the old one. All arrays with shards are
     /// repacked, and arrays whose chunks are files where something is asked for that changes them; these keep their
     /// files unless they are to get shards. Everything else is copied as it is, or left as it is, but for manifests,
-    /// which become what they name.
+    /// which become what they name, and for what would stand where the result has something of its own.
     /// In a dialect other than [`Zarr3`](crate::Dialect::Zarr3), what changes more than the places of chunks can be
     /// only the one array of a dataset; [`Zarr2`](crate::Dialect::Zarr2) takes whole trees of Zarr v3.
     ///
@@ -230,9 +230,8 @@ impl Repack {
             notes.extend(said.chain(beyond).map(|note| of.clone() + &note));
         }
         if self.done.is_none() {
-            let odd = self.copied().iter().map(Rest::odd).collect::<Result<Vec<_>>>()?;
-            let note = |path: PathBuf| format!("{} is neither a file nor a folder, and is left out", path.display());
-            notes.extend(odd.into_iter().flatten().map(note));
+            let of_copied = self.copied().iter().map(Rest::notes).collect::<Result<Vec<_>>>()?;
+            notes.extend(of_copied.into_iter().flatten());
         }
         Ok(notes)
     }
@@ -376,19 +375,21 @@ impl Repack {
     /// What the result has of the dataset as it is.
     fn rest(&self) -> Rest<'_> {
         let (ArrayJobs { jobs, left, records, .. }, followed) = (&self.plan, &self.followed);
-        Rest { root: &self.root, jobs, left, records: records.as_deref(), followed, sync: self.options.sync }
+        let (to, records, sync) = (Staging::place(&self.staging, ""), records.as_deref(), self.options.sync);
+        Rest { root: &self.root, to, jobs, left, records, followed, sync }
     }
 
     /// The same of an array that is rebuilt where all around it stays.
     fn rest_of<'a>(&'a self, job: &'a ArrayJob) -> Rest<'a> {
-        Rest { root: job.change.source.path(), left: &[], records: None, ..self.rest() }
+        let to = Staging::place(&self.staging, &job.name);
+        Rest { root: job.change.source.path(), to, left: &[], records: None, ..self.rest() }
     }
 
     /// Brings what is no shard into the folder: other files, and at last the documents.
     fn complete(&self, staging: &Staging) -> Result<()> {
         let tree = staging.tree();
         if self.is_whole() {
-            self.rest().copy(&tree)?;
+            self.rest().copy()?;
             self.plan.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
         }
         for job in self.plan.rebuilt() {
@@ -396,7 +397,7 @@ impl Repack {
                 ResultForm::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !self.is_whole() {
-                        self.rest_of(job).copy(&place)?;
+                        self.rest_of(job).copy()?;
                     }
                     let old = job.change.source.document();
                     let mut document = job.document.clone();

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::change::Change;
 use super::jobs::ArrayJob;
+use super::refusal::NAMES_MAX;
 use super::shard::{copy_range, same_bytes};
 use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
@@ -16,11 +17,14 @@ use crate::fs::{links, system};
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::RECEIPT;
+use crate::words::{IS, count, of_number};
 
 /// What is copied of a dataset or an array, and what is not.
 pub(super) struct Rest<'a> {
     /// The dataset or array, by its path without links.
     pub(super) root: &'a Path,
+    /// The folder that becomes the copy.
+    pub(super) to: PathBuf,
     pub(super) jobs: &'a [ArrayJob],
     pub(super) left: &'a [PathBuf],
     /// The folder of records that stand at the root of the copy.
@@ -36,9 +40,9 @@ impl Rest<'_> {
     }
 
     /// Copies everything that is no shard of an array that changes, and no document that is rewritten, nor in `left`.
-    pub(super) fn copy(&self, to: &Path) -> Result<()> {
-        self.folder(self.root, to, 0)?;
-        self.records.map_or(Ok(()), |records| self.folder(records, &to.join(RECORDS), 1))
+    pub(super) fn copy(&self) -> Result<()> {
+        self.folder(self.root, &self.to, 0)?;
+        self.records.map_or(Ok(()), |records| self.folder(records, &self.to.join(RECORDS), 1))
     }
 
     /// A folder appears only for what goes into it: where one held chunks, which some writers leave when the last one
@@ -53,8 +57,8 @@ impl Rest<'_> {
         for entry in entries {
             let Some(name) = entry.file_name() else { continue };
             let copied = to.join(name);
-            match self.fate(&entry)? {
-                Fate::Left | Fate::Odd => {}
+            match self.fate(&entry, &copied)? {
+                Fate::Left | Fate::Odd | Fate::Taken => {}
                 Fate::Folder if depth >= DEPTH_MAX => {
                     return Err(Error::format(entry, format!("the tree is deeper than {DEPTH_MAX}")));
                 }
@@ -76,7 +80,7 @@ impl Rest<'_> {
 
     /// Refuses links that the copy would have, for an archive, which can't hold any.
     pub(super) fn refuse_links(&self) -> Result<()> {
-        self.visit(self.root, 0, &mut |entry, fate| match fate {
+        self.visit(self.root, &self.to, 0, &mut |entry, fate| match fate {
             Fate::Link => {
                 Err(Error::unsupported(entry, "is a link, which an archive can't hold; repack into a folder"))
             }
@@ -84,29 +88,41 @@ impl Rest<'_> {
         })
     }
 
-    /// What is neither a file, nor a folder, nor a link, and has no place in a copy.
-    pub(super) fn odd(&self) -> Result<Vec<PathBuf>> {
-        let mut odd = Vec::new();
-        self.visit(self.root, 0, &mut |entry, fate| {
-            odd.extend(matches!(fate, Fate::Odd).then_some(entry));
+    /// What the copy has not, though it is nothing of the dataset's own, as sentences.
+    pub(super) fn notes(&self) -> Result<Vec<String>> {
+        let (mut notes, mut taken) = (Vec::new(), Vec::new());
+        self.visit(self.root, &self.to, 0, &mut |entry, fate| {
+            match fate {
+                Fate::Odd => notes.push(format!("{} is neither a file nor a folder, and is left out", entry.display())),
+                Fate::Taken => taken.push(entry.display().to_string()),
+                Fate::Left | Fate::Folder | Fate::Link | Fate::File => {}
+            }
             Ok(())
         })?;
-        Ok(odd)
+        notes.extend(note_of_taken(&taken));
+        Ok(notes)
     }
 
-    /// Tells `visit` what becomes of all in a folder that is no folder itself.
-    fn visit(&self, folder: &Path, depth: usize, visit: &mut dyn FnMut(PathBuf, Fate) -> Result<()>) -> Result<()> {
+    /// Tells `visit` what becomes of all in a folder that is no folder itself in the copy.
+    fn visit(
+        &self,
+        folder: &Path,
+        to: &Path,
+        depth: usize,
+        visit: &mut dyn FnMut(PathBuf, Fate) -> Result<()>,
+    ) -> Result<()> {
         for entry in if depth > DEPTH_MAX { Vec::new() } else { look::list(folder)? } {
-            match self.fate(&entry)? {
-                Fate::Folder => self.visit(&entry, depth + 1, visit)?,
+            let copied = to.join(entry.file_name().unwrap_or_default());
+            match self.fate(&entry, &copied)? {
+                Fate::Folder => self.visit(&entry, &copied, depth + 1, visit)?,
                 fate => visit(entry, fate)?,
             }
         }
         Ok(())
     }
 
-    /// What becomes of a file or folder of the dataset.
-    fn fate(&self, entry: &Path) -> Result<Fate> {
+    /// What becomes of a file or folder of the dataset, which would be `copied`.
+    fn fate(&self, entry: &Path, copied: &Path) -> Result<Fate> {
         let text = entry.file_name().unwrap_or_default().to_string_lossy();
         let is_left =
             self.left.iter().any(|left| left == entry) || self.records.is_some_and(|records| records == entry);
@@ -118,12 +134,16 @@ impl Rest<'_> {
             false => look::is_folder_for_sure(entry)?,
         };
         let is_link = entry.is_symlink() && !(is_folder && self.is_around_change(entry));
-        if is_folder && !is_link {
-            return Ok(Fate::Folder);
-        }
-        if self.changes().any(|change| is_rebuilt(change, entry)) {
+        let stays_folder = is_folder && !is_link;
+        if !stays_folder && self.changes().any(|change| is_rebuilt(change, entry)) {
             // Also where a link leads to a shard: the new shard stands there already.
             return Ok(Fate::Left);
+        }
+        if self.is_taken(entry, copied, stays_folder) {
+            return Ok(Fate::Taken);
+        }
+        if stays_folder {
+            return Ok(Fate::Folder);
         }
         Ok(match is_link && !self.is_followed(entry) {
             true => Fate::Link,
@@ -131,6 +151,26 @@ impl Rest<'_> {
             false if look::is_file(entry) => Fate::File,
             false => Fate::Odd,
         })
+    }
+
+    /// Whether a copy would stand in a place that means something in the result: that of a chunk, a shard or a document,
+    /// or of a folder of these, which only a folder can be.
+    fn is_taken(&self, entry: &Path, copied: &Path, stays_folder: bool) -> bool {
+        let holds_some = || self.is_around_change(entry);
+        let is_of_records = self.records.is_some() && copied == self.to.join(RECORDS);
+        is_of_records
+            || self.changes().any(|change| {
+                let designed = change.design.iter().flat_map(|design| &design.documents);
+                let mut documents = designed.map(|(key, _)| self.to.join(key));
+                let document = change.target.document();
+                copied == document
+                    || (!stays_folder && document.starts_with(copied))
+                    || documents.any(|document| document == copied)
+                    || (is_of_files(&change.target, copied, stays_folder)
+                        && !is_kept_beyond(change, entry)
+                        // What becomes of the chunks in it is asked for each.
+                        && !(stays_folder && holds_some()))
+            })
     }
 
     /// Whether what a link leads to goes along: it may not be where the copy is, or the link be read otherwise there.
@@ -208,6 +248,8 @@ enum Fate {
     File,
     /// A pipe or a socket, of which there is nothing to copy.
     Odd,
+    /// Something else stands in its place.
+    Taken,
 }
 
 /// Copies a document of the dataset at `from` to the same place in the one at `to`.
@@ -231,6 +273,37 @@ fn is_rebuilt(change: &Change, file: &Path) -> bool {
     let is_shard =
         array.file_position(&key).is_some() || (!change.keeps_beyond() && array.layout().file_position(&key).is_some());
     of_manifest || is_shard
+}
+
+/// Whether a file is a shard beyond the array's shape that goes along.
+fn is_kept_beyond(change: &Change, file: &Path) -> bool {
+    let key = file.strip_prefix(change.source.folder());
+    change.keeps_beyond() && key.is_ok_and(|key| change.source.layout().file_position(&key.to_string_lossy()).is_some())
+}
+
+/// Whether a path is that of a chunk or a shard of an array, or within it, or, but for folders, that of a folder of
+/// these.
+fn is_of_files(array: &Array, path: &Path, is_folder: bool) -> bool {
+    let Ok(key) = path.strip_prefix(array.folder()) else { return !is_folder && array.folder().starts_with(path) };
+    let is_file = |key: &Path| array.layout().file_position(&key.to_string_lossy()).is_some();
+    key.ancestors().any(is_file) || (!is_folder && (key.as_os_str().is_empty() || is_of_chunks(array, key)))
+}
+
+/// That these are not copied: see [`Rest::is_taken`].
+fn note_of_taken(paths: &[String]) -> Option<String> {
+    let listed = paths[..paths.len().min(NAMES_MAX)].join(", ");
+    let more = match paths.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {}", count(more, "other")),
+    };
+    let [are, each] = [IS, ["it", "each"]].map(|words| of_number(&paths.len(), words));
+    let note = || {
+        format!(
+            "{listed}{more} {are} left out: in the result, {each} would stand in the place of a chunk, a shard, a \
+             folder of these, or a document"
+        )
+    };
+    (!paths.is_empty()).then(note)
 }
 
 /// Whether a folder of this path in that of an array holds chunks of it.
