@@ -36,7 +36,8 @@ pub(crate) fn to_0_4(ome: &Value) -> Map<String, Value> {
 /// The name of another attribute of a group that 0.4 has for what the group says in `ome`, if they differ.
 pub(crate) fn taken_in_0_4(ome: Option<&Value>, attributes: &Map<String, Value>) -> Option<String> {
     let said = to_0_4(ome.filter(|ome| is_ome(ome))?);
-    said.into_iter().find(|(key, said)| attributes.get(key).is_some_and(|other| other != said)).map(|(key, _)| key)
+    let is_other = |key: &&str| attributes.get(*key).is_some_and(|other| said.get(*key) != Some(other));
+    said.keys().map(String::as_str).chain(KEYS).find(is_other).map(str::to_owned)
 }
 
 /// Whether a group's attribute `ome` is OME-Zarr's, of a version that is known here or of none.

@@ -67,6 +67,26 @@ def test_an_attribute_ome_of_something_else_stays(tool, tmp_path):
     assert dict(zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=2).attrs) == {"ome": {"a": 1}}
 
 
+TAKEN = {
+    "omero": {"channels": []}, "well": {"images": []}, "image-label": {}, "bioformats2raw.layout": 3, "labels": ["a"],
+    "plate": {"wells": []}, "multiscales": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [["--ome", "0.4"], ["--dialect", "zarr2", "--only", "0", "--unsharded"]])
+@pytest.mark.parametrize("name", TAKEN)
+def test_no_attribute_becomes_ome_zarrs(told, tmp_path, name, options):
+    """0.4 has its own among those of the group, where readers know them by their names."""
+    ome = {"version": "0.5", "multiscales": [{"axes": AXES, "datasets": DATASETS}]}
+    attributes = {"ome": ome, "mine": 1, name: TAKEN[name]}
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", attributes=attributes)
+    root.create_array("0", shape=(8, 8), chunks=(4, 4), dtype="u2")[...] = 1
+    error = told("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", *options, code=5)["error"]
+    assert f'the attribute "{name}" beside OME-Zarr' in error["message"] and not (tmp_path / "b.zarr").exists()
+    del root.attrs[name]
+    told("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", *options)
+
+
 NAMES = {"axes": ["y", "x"]}
 
 

@@ -67,7 +67,7 @@ pub(super) fn refuse_taken(groups: &[RepackedGroup], root: &Path) -> Result<()> 
 /// That what stands at a path has such an attribute.
 pub(super) fn taken(path: &Path, attribute: &str) -> Error {
     let reason = format!(
-        "has the attribute {} beside OME-Zarr's metadata, which have another one of that name in zarr2: \
+        "has the attribute {} beside OME-Zarr's metadata, to which that name belongs in zarr2: \
          rename it there, or stay with zarr3 and OME-Zarr 0.5 or 0.6",
         quoted(attribute)
     );
