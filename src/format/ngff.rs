@@ -33,7 +33,8 @@ pub(crate) fn to_0_4(ome: &Value) -> Map<String, Value> {
     attributes
 }
 
-/// The name of another attribute of a group that 0.4 has for what the group says in `ome`, if they differ.
+/// The name of another attribute of a group that 0.4 has for what the group says in `ome`, or might say: readers would
+/// take it for OME-Zarr's.
 pub(crate) fn taken_in_0_4(ome: Option<&Value>, attributes: &Map<String, Value>) -> Option<String> {
     let said = to_0_4(ome.filter(|ome| is_ome(ome))?);
     let is_other = |key: &&str| attributes.get(*key).is_some_and(|other| said.get(*key) != Some(other));
@@ -101,7 +102,7 @@ pub(crate) fn from_0_4(attributes: &mut Map<String, Value>, is_labels: bool) -> 
 /// What among a group's attributes looks like OME-Zarr's metadata, of which it is not known what they mean, for a
 /// sentence about the group.
 pub(crate) fn unknown(attributes: &Value) -> Option<String> {
-    let known = "which is not known here; 0.4, 0.5 and 0.6 are, as texts";
+    let known = "which is not known here";
     let Some(ome) = attributes.get("ome") else {
         let (key, part) = [("multiscales", "datasets"), ("plate", "wells")].into_iter().find_map(|(key, list)| {
             let said = attributes.get(key)?;
@@ -111,9 +112,12 @@ pub(crate) fn unknown(attributes: &Value) -> Option<String> {
         return Some(match part.get("version") {
             Some(version) => {
                 let version = render_line(version);
-                format!("has `{key}` of the version {version} among its attributes, {known}")
+                format!(
+                    "has `{key}` of the version {version} among its attributes, where that of OME-Zarr 0.4 is known \
+                     here; 0.5 and 0.6 have theirs in `ome`"
+                )
             }
-            None => format!("has `{key}` among its attributes that are not as OME-Zarr 0.4 has them in Zarr v2"),
+            None => format!("has `{key}` among its attributes that are not as OME-Zarr 0.4 has them"),
         });
     };
     let has = |key: &&str| ome.get(*key).is_some();
@@ -126,7 +130,8 @@ pub(crate) fn unknown(attributes: &Value) -> Option<String> {
             (!is_list).then(|| "has `multiscales` in `ome` that are no list of images".to_owned())
         }
         (None, Some(version)) => {
-            Some(format!("has OME-Zarr's metadata of the version {}, {known}", render_line(version)))
+            let version = render_line(version);
+            Some(format!("has OME-Zarr's metadata of the version {version}, {known}; 0.5 and 0.6 are, as texts"))
         }
         (None, None) => {
             Some("has OME-Zarr's metadata in `ome` without a version; put the \"version\" there, 0.5 or 0.6".to_owned())

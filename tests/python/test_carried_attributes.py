@@ -98,6 +98,12 @@ def test_ome_zarr_before_0_4_is_refused(tool, tmp_path, said_of_it):
     told = tool("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", "--dialect", "zarr3", code=5)
     version = said_of_it.get("version", "0.3" if "axes" in said_of_it else "0.1 or 0.2")
     assert f"OME-Zarr {version}" in told
+    said_by_pyramid = tool("pyramid", tmp_path / "a.zarr", code=5)
+    assert f"OME-Zarr {version}" in said_by_pyramid and "shardwright repack" not in said_by_pyramid
+    # The way that the refusal names.
+    assert "the dialect zarr2 keeps it as it is, with --unsharded" in told
+    tool("repack", tmp_path / "a.zarr", tmp_path / "d.zarr", "--dialect", "zarr2", "--unsharded")
+    assert dict(zarr.open_group(tmp_path / "d.zarr", mode="r", zarr_format=2).attrs) == said
     tool("repack", tmp_path / "a.zarr", tmp_path / "c.zarr", "--dialect", "zarr2", "--codec", "zstd")
     assert dict(zarr.open_group(tmp_path / "c.zarr", mode="r", zarr_format=2).attrs) == said
 

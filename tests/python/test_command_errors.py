@@ -395,3 +395,18 @@ def test_manifests_do_not_offer_to_replace_what_they_never_replace(fails, datase
         error = fails("manifest", dataset, tmp_path / "folder", *options, code=1, parts=["never replaced"])
         assert error["kind"] == "exists" and "--overwrite" not in error["message"]
     assert [file.name for file in (tmp_path / "folder").iterdir()] == ["notes.txt"]
+
+
+def test_the_document_that_is_missing_is_among_those_that_are_named(tool, tmp_path):
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g/.zattrs").write_text("{}")
+    assert "holds neither zarr.json nor .zarray nor .zgroup nor info" in tool("info", tmp_path / "g", code=3)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["repack", "--help"]])
+def test_help_helps_who_asks_it_for_help(tool, words):
+    assert tool("help", *words) == tool("help", *[word for word in words if word == "repack"])
+
+
+def test_the_help_of_repack_names_no_options_of_replay(tool):
+    assert "--pixel-size" not in tool("repack", "--help")

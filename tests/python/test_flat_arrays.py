@@ -159,3 +159,19 @@ def test_all_arrays_that_would_be_lost_are_named_at_once(tool, tmp_path, consoli
     call[-1] += f",{names}"
     tool(*call)
     tool("verify", tmp_path / "o")
+
+
+@pytest.mark.parametrize("dialect", ["zarr2-sharded", "precomputed"])
+@pytest.mark.parametrize("shape", [(16,), (16, 0)])
+def test_no_image_is_asked_for_a_codec(told, tmp_path, shape, dialect):
+    zarr.create_array(tmp_path / "a.zarr", shape=shape, chunks=(8,) * len(shape), dtype="u1")
+    for codec in [[], ["--codec", "none"]]:
+        error = told("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", "--dialect", dialect, *codec, code=2)["error"]
+        assert "has rows and columns, and at least one element" in error["message"]
+
+
+def test_dimensions_that_have_no_names_are_counted(told, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", shape=(1,) * 17, chunks=(1,) * 17, dtype="u1")[...] = 1
+    call = ["repack", tmp_path / "a.zarr", tmp_path / "b.zarr", "--dialect", "zarr2-sharded", "--codec", "zstd"]
+    message = told(*call, code=2)["error"]["message"]
+    assert "17 dimensions without names: 2 to 16" in message and "dim_" not in message

@@ -9,6 +9,7 @@ import pytest
 import zarr
 from readers import assert_same
 from test_plates import CUT, plate
+from zarr.metadata.migrate_v3 import migrate_v2_to_v3
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CAMERA = ["--camera", "640x600xu16", "--frames", "5", "--pixel-size", "0.5um", "--translation", "y=-20,x=7.25"]
@@ -194,3 +195,54 @@ def test_a_part_of_a_plate_of_0_4_gets_another_codec(tool, tmp_path):
     for name in expected:
         compressor = json.loads((tmp_path / "o.zarr" / name / ".zarray").read_text())["compressor"]
         assert (compressor["id"] == "gzip") == name.startswith("A/1/0/"), (name, compressor)
+
+
+def migrated(path):
+    """An image of OME-Zarr 0.4 as zarr-python's migration makes Zarr v3 of it, and what it says."""
+    axes = [{"name": name, "type": "space"} for name in "yx"]
+    scales = [{"type": "scale", "scale": [step, step]} for step in [1.0, 2.0]]
+    levels = [{"path": str(at), "coordinateTransformations": [scale]} for at, scale in enumerate(scales)]
+    image = {"axes": axes, "datasets": levels}
+    said = {"multiscales": [{"version": "0.4", **image}], "mine": 1}
+    root = zarr.open_group(path, mode="w", zarr_format=2, attributes=said)
+    for at in range(2):
+        root.create_array(str(at), data=np.full((16 >> at,) * 2, at, "u2"), chunks=(8, 8))
+    migrate_v2_to_v3(input_store=str(path))
+    for document in [*path.rglob(".zattrs"), *path.rglob(".zarray"), *path.rglob(".zgroup")]:
+        document.unlink()
+    return said, image
+
+
+def test_a_migrated_image_says_it_in_any_version(tool, told, tmp_path):
+    said, image = migrated(tmp_path / "a.zarr")
+    for name, options in [("b", ["--ome", "0.4"]), ("c", ["--dialect", "zarr2"])]:
+        tool("repack", tmp_path / "a.zarr", tmp_path / name, *options)
+        result = zarr.open_group(tmp_path / name, mode="r", zarr_format=2)
+        assert dict(result.attrs) == said and result["1"][...].all()
+    tool("repack", tmp_path / "a.zarr", tmp_path / "d", "--ome", "0.5")
+    of_0_5 = {"ome": {"version": "0.5", "multiscales": [image]}, "mine": 1}
+    assert dict(zarr.open_group(tmp_path / "d", mode="r", zarr_format=3).attrs) == of_0_5
+    tool("repack", tmp_path / "a.zarr", tmp_path / "e", "--ome", "0.6")
+    tool("repack", tmp_path / "e", "--ome", "0.5")
+    assert dict(zarr.open_group(tmp_path / "e", mode="r").attrs) == of_0_5
+    # Nobody has asked: it stays.
+    tool("repack", tmp_path / "a.zarr", tmp_path / "f", "--unsharded")
+    assert dict(zarr.open_group(tmp_path / "f", mode="r", zarr_format=3).attrs) == said
+    tool("repack", tmp_path / "a.zarr", "--ome", "0.5")
+    assert dict(zarr.open_group(tmp_path / "a.zarr", mode="r", zarr_format=3).attrs) == of_0_5
+    root = zarr.open_group(tmp_path / "a.zarr", mode="a")
+    root.attrs.put({"multiscales": [{**image, "version": "0.9"}]})
+    message = told("repack", tmp_path / "a.zarr", tmp_path / "g", "--ome", "0.5", code=5)["error"]["message"]
+    assert 'of the version "0.9" among its attributes, where that of OME-Zarr 0.4 is known' in message
+
+
+@pytest.mark.parametrize("options", [["--ome", "0.4"], ["--dialect", "zarr2", "--only", "0", "--codec", "zstd"]])
+def test_dimensions_without_names_are_called_as_the_axes(tool, tmp_path, options):
+    _, image = migrated(tmp_path / "a.zarr")
+    root = zarr.open_group(tmp_path / "a.zarr", mode="a")
+    root.attrs.put({"ome": {"version": "0.5", "multiscales": [image]}})
+    assert root["0"].metadata.dimension_names is None
+    tool("repack", tmp_path / "a.zarr", tmp_path / "b.zarr", *options)
+    assert dict(zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=2)["0"].attrs) == {
+        "_ARRAY_DIMENSIONS": ["y", "x"]
+    }

@@ -79,7 +79,10 @@ impl Array {
         let what = match look::identity(path) {
             Err(error) => return Err(Error::io("open", path, error)),
             Ok(_) if !look::is_root(path) => "is a file; expected the directory of an array or an image",
-            Ok(_) => "holds neither zarr.json nor .zarray nor info; expected the directory of an array or an image",
+            Ok(_) => {
+                "holds neither zarr.json nor .zarray nor .zgroup nor info; expected the directory of an array or an \
+                 image"
+            }
         };
         Err(Error::not_found(path, what))
     }

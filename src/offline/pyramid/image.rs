@@ -11,7 +11,7 @@ use crate::config::DimKind;
 use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
 use crate::format::keys::is_below;
-use crate::format::{Metadata, precomputed, zarr2, zarr3};
+use crate::format::{Metadata, ngff, precomputed, zarr2, zarr3};
 use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
@@ -254,6 +254,11 @@ pub(super) fn group(path: &Path) -> Result<Value> {
             if let Some(call) = advice::of_group(path) {
                 let reason = "is no group of Zarr v3 and holds no image of OME-Zarr; one is made of an array";
                 return Err(Error::unsupported(path, format!("{reason}: {call}")));
+            }
+            let said = document::read(&path.join(zarr2::ATTRIBUTES))?.unwrap_or_default();
+            if let Err(reason) = said.as_object().map_or(Ok(()), |said| ngff::refuse_old(said, false)) {
+                let reason = format!("{reason}; only images of OME-Zarr 0.5 and 0.6 get levels");
+                return Err(Error::unsupported(path, reason));
             }
             let reason = format!(
                 "is no group of Zarr v3; only images of OME-Zarr 0.5 and 0.6 get levels, and repack makes one of it: \

@@ -76,7 +76,9 @@ fn fill_value(job: &ArrayJob) -> Result<Option<String>> {
 /// An attribute of xarray's that names the dimensions otherwise than the array does, where the names take its place.
 fn other_names(job: &ArrayJob) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
-    let names = from.layout.names.as_deref().filter(|_| from.layout.rules().is_tree && !to.layout.rules().is_tree)?;
+    let is_told = from.layout.names.is_some() || !to.layout.rules().names_resolutions;
+    let is_changed = from.layout.rules().is_tree && !to.layout.rules().is_tree;
+    let names = to.layout.names.as_deref().filter(|_| is_told && is_changed)?;
     let attribute = from.attributes.get(DIMENSION_NAMES)?;
     let is_other = *attribute != names_to_json(names);
     is_other.then(|| format!("has an attribute {DIMENSION_NAMES:?} that is left out: its dimensions have other names"))

@@ -57,7 +57,9 @@ pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     }
     let has_arrays = nodes.iter().any(|node| node.array().is_some());
     let chosen = nodes.iter().filter(|node| selection.takes(&node.name));
-    let ranks: Vec<usize> = chosen.filter_map(|node| Some(node.array()?.shape().len())).collect();
+    let chosen: Vec<&Array> = chosen.filter_map(Node::array).collect();
+    let ranks: Vec<usize> = chosen.iter().map(|array| array.shape().len()).collect();
+    let has_image = chosen.into_iter().any(nodes::is_image);
     let flat: Vec<String> = flat(&nodes, selection).map(|node| called(&node.name)).collect();
     let to_zarr2 = zarr2_tree::is_meant(&nodes, selection);
     let of_zarr2 = !to_zarr2 && zarr2_arrays::is_meant(&nodes, selection);
@@ -84,7 +86,7 @@ pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     missing::refuse_absent(call.absent, options)?;
     match (jobs.jobs.is_empty(), has_arrays) {
         (false, _) => Ok(jobs),
-        (true, true) => Err(refusal::of_nothing(call.root, &ranks, options)),
+        (true, true) => Err(refusal::of_nothing(call.root, &ranks, has_image, options)),
         (true, false) => Err(Error::not_found(call.root, "holds no array that is read here")),
     }
 }

@@ -24,7 +24,7 @@ use crate::offline::repack::staging::below;
 use crate::ome;
 use crate::ome::multiscales::first_path;
 use crate::plan::Plan;
-use crate::words::quoted;
+use crate::words::{count, quoted};
 
 /// An array as the writer would have written it.
 #[derive(Debug)]
@@ -75,7 +75,8 @@ impl Design {
         let mut notes = config.place_volume();
         keep_depth(&mut config, array, attributes, options);
         let folder = keep_key(&mut config, array, attributes, options);
-        let mut plan = Plan::on_disk(&config)?;
+        let unnamed = |error| if is_guess { without_names(error, config.dims.len(), options.to()) } else { error };
+        let mut plan = Plan::on_disk(&config).map_err(unnamed)?;
         if metadata.dtype.number().is_none() {
             plan.array = of_elements(array, &config, plan.array)?;
         }
@@ -242,6 +243,17 @@ fn names_of(layout: &Layout, attributes: &Map<String, Value>) -> Option<Vec<Stri
     let count = layout.shape.len();
     let own = layout.names.clone().filter(|names| groups::is_complete(names, count));
     own.or_else(|| groups::axes_names(groups::first_image(attributes)?, count))
+}
+
+/// A refusal of dimensions whose names nobody has said, and nobody knows.
+fn without_names(error: Error, dimensions: usize, to: Dialect) -> Error {
+    match error {
+        Error::Config { field: "dims", reason, .. } => {
+            let dimensions = count(dimensions, "dimension");
+            Error::config("dialect", to, format!("{dimensions} without names: {reason}"))
+        }
+        other => other,
+    }
 }
 
 fn usual_names(count: usize) -> Vec<String> {

@@ -20,6 +20,9 @@ use crate::words::quoted;
 
 pub(super) use crate::format::provenance::OME;
 
+/// The group of a collection that lists its images.
+pub(super) const COLLECTION: &str = "OME";
+
 #[derive(Debug)]
 pub(crate) struct RepackedGroup {
     /// The path below the root.
@@ -193,13 +196,28 @@ pub(super) fn first_image(attributes: &Map<String, Value>) -> Option<Multiscale<
     multiscales::images(attributes.get(OME)?).next()
 }
 
+/// Brings what OME-Zarr 0.4 says in a group of Zarr v3, as a migration of one of Zarr v2 leaves it, to where 0.5 has
+/// it. Returns whether it did.
+pub(super) fn read_migrated(node: &Node, attributes: &mut Map<String, Value>) -> Result<bool> {
+    if attributes.contains_key(OME) || !look::is_file(&node.path.join(zarr3::DOCUMENT)) {
+        return Ok(false);
+    }
+    ngff::from_0_4(attributes, is_labels(node))
+        .map_err(|reason| Error::unsupported(&node.path, reason + "; leave the option `ome` out to keep it"))?;
+    if is_of_collection(node) {
+        ngff::series_from_0_4(attributes);
+    }
+    Ok(attributes.contains_key(OME))
+}
+
 /// Brings what OME-Zarr 0.4 says in a group of Zarr v2 to where 0.5 has it.
 pub(super) fn read_0_4(node: &Node, attributes: &mut Map<String, Value>) -> Result<()> {
     if !matches!(node.kind, NodeKind::Group(None)) || look::is_file(&node.path.join(zarr3::DOCUMENT)) {
         return Ok(());
     }
-    ngff::from_0_4(attributes, is_labels(node))
-        .map_err(|reason| Error::unsupported(&node.path, reason + "; the dialect zarr2 keeps it as it is"))
+    ngff::from_0_4(attributes, is_labels(node)).map_err(|reason| {
+        Error::unsupported(&node.path, reason + "; the dialect zarr2 keeps it as it is, with the option `sharding`")
+    })
 }
 
 /// Refuses to call OME-Zarr 0.4 what groups of Zarr v2 say in an older version.
@@ -209,11 +227,16 @@ pub(super) fn refuse_old(nodes: &[Node]) -> Result<()> {
         let document = node.document()?;
         let Some(attributes) = document.get("attributes").and_then(Value::as_object) else { continue };
         ngff::refuse_old(attributes, is_labels(node)).map_err(|reason| {
-            let help = "; without the option `ome`, the dialect zarr2 keeps it as it is";
+            let help = "; without the option `ome`, the dialect zarr2 keeps it as it is, with the option `sharding`";
             Error::unsupported(&node.path, reason + help)
         })?;
     }
     Ok(())
+}
+
+/// Whether a group lists the images of a collection, by its name.
+pub(super) fn is_of_collection(node: &Node) -> bool {
+    node.name.rsplit('/').next() == Some(COLLECTION)
 }
 
 fn is_labels(node: &Node) -> bool {

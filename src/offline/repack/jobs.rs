@@ -277,10 +277,7 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
     let names: Vec<&str> = taken.filter(|(_, array)| is_image(array)).map(|(node, _)| node.name.as_str()).collect();
     match names[..] {
         [name] => Ok(name.to_owned()),
-        [] => {
-            let reason = "none of the arrays that are to be repacked has rows and columns, and at least one element";
-            Err(Error::config("dialect", to, reason))
-        }
+        [] => Err(refusal::of_no_image(selection.options.to())),
         _ => {
             let (names, place) = (quoted_list(names.iter().take(NAMES_MAX)), nodes[0].path.display());
             let reason = match scales && rules(selection.options.to()).plain_files {
@@ -395,7 +392,8 @@ fn of_zarr3(
             NodeKind::Array(source) => source,
             NodeKind::Unreadable(_) => continue,
             NodeKind::Group(_) => {
-                groups.push(group_of_zarr3(&node, converted.contains(&node.name), left_out, notes)?);
+                let is_converted = converted.contains(&node.name);
+                groups.push(group_of_zarr3(&node, is_converted, options, left_out, notes)?);
                 continue;
             }
         };
@@ -450,18 +448,21 @@ fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, stays_f
 pub(super) fn group_of_zarr3(
     node: &Node,
     is_converted: bool,
+    options: &RepackOptions,
     left_out: &LeftOut,
     notes: &mut Vec<String>,
 ) -> Result<RepackedGroup> {
     let mut document = node.document()?;
+    let mut is_new = node.is_central() || is_converted;
     if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
         groups::read_0_4(node, attributes)?;
         groups::take_ome_back(attributes);
-        if is_converted && node.name.rsplit('/').next() == Some(ome_lists::COLLECTION) {
+        if is_converted && groups::is_of_collection(node) {
             ngff::series_from_0_4(attributes);
         }
+        is_new |= options.ome.is_some() && groups::read_migrated(node, attributes)?;
         let is_kept = |key: &str| !left_out.has(&below(&node.name, key));
         notes.extend(image_attributes::carry_volume(node, is_kept, attributes)?);
     }
-    Ok(RepackedGroup { name: node.name.clone(), document, is_new: node.is_central() || is_converted })
+    Ok(RepackedGroup { name: node.name.clone(), document, is_new })
 }

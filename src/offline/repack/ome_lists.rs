@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::groups::{OME, RepackedGroup, has_attributes, without_attributes};
+use super::groups::{COLLECTION, OME, RepackedGroup, has_attributes, without_attributes};
 use super::left_out::LeftOut;
 use super::ome_xml::without_images;
 use crate::error::Result;
@@ -17,8 +17,7 @@ use crate::fs::document;
 use crate::offline::hierarchy::below;
 use crate::ome::multiscales;
 
-/// The group of a collection that lists its images, and the file in it that describes them in the same order.
-pub(super) const COLLECTION: &str = "OME";
+/// The file in the group of a collection that describes its images in the order in which the group lists them.
 const XML: &str = "METADATA.ome.xml";
 
 /// The keys of the lists, and where these are.

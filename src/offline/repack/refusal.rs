@@ -74,8 +74,8 @@ pub(super) fn of_lengths(field: &'static str, lengths: &[u64], lacking: &[(&str,
 }
 
 /// Of a dataset in which no array is concerned, though it has some. `ranks`: the numbers of dimensions of those that
-/// were chosen.
-pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) -> Error {
+/// were chosen. `has_image`: one of these has rows and columns, and elements in them.
+pub(super) fn of_nothing(root: &Path, ranks: &[usize], has_image: bool, options: &RepackOptions) -> Error {
     let chosen = [("only", &options.only), ("skip", &options.skip)];
     let mut chosen = chosen.into_iter().filter(|(_, names)| !names.is_empty());
     if let (true, Some((field, names))) = (ranks.is_empty(), chosen.clone().next_back()) {
@@ -89,6 +89,9 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
     if !options.shard.is_empty() {
         let reason = "no array that is to be repacked has shards, or rows and columns of which shards are made";
         return Error::config("shard", format_args!("{:?}", options.shard), reason);
+    }
+    if !has_image && !ranks.is_empty() && !rules(options.to()).plain_files {
+        return of_no_image(options.to());
     }
     let help = match options.to() {
         _ if options.is_unsharded() && options.codec.is_some() => "",
@@ -115,6 +118,12 @@ pub(super) fn of_nothing(root: &Path, ranks: &[usize], options: &RepackOptions) 
         Some((field, names)) => Error::config(field, format_args!("{names:?}"), format!("{} {reason}", root.display())),
         None => Error::config("path", root.display(), reason),
     }
+}
+
+/// Of arrays of which none can be the one image of a dataset.
+pub(super) fn of_no_image(to: Dialect) -> Error {
+    let reason = "none of the arrays that are to be repacked has rows and columns, and at least one element";
+    Error::config("dialect", to, reason)
 }
 
 /// Of an array that can't become another format where it stands.

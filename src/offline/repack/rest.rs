@@ -153,8 +153,8 @@ impl Rest<'_> {
         })
     }
 
-    /// Whether a copy would stand in a place that means something in the result: that of a chunk, a shard or a document,
-    /// or of a folder of these, which only a folder can be.
+    /// Whether a copy would stand in a place that means something in the result: that of a chunk, a shard or a
+    /// document, or of a folder of these, which only a folder can be.
     fn is_taken(&self, entry: &Path, copied: &Path, stays_folder: bool) -> bool {
         let holds_some = || self.is_around_change(entry);
         let is_of_records = self.records.is_some() && copied == self.to.join(RECORDS);

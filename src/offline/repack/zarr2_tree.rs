@@ -8,8 +8,9 @@ use serde_json::json;
 
 use super::change::Change;
 use super::design::refuse_lacking;
+use super::groups::RepackedGroup;
 use super::jobs::{ArrayJob, ArrayJobs, Call, ResultForm, group_of_zarr3};
-use super::left_out::LeftOut;
+use super::left_out::{LeftOut, left_of_older};
 use super::selection::Selection;
 use super::{groups, nodes, ome_lists, refusal, target};
 use crate::config::{Codec, OmeVersion};
@@ -53,17 +54,22 @@ pub(super) fn jobs(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     let (mut jobs, mut groups) = (Vec::new(), Vec::new());
     let mut left: Vec<PathBuf> = left_out.paths().collect();
     let mut notes = left_out.notes(options.to().name());
+    notes.extend(left_of_older(&nodes, selection).1);
     for node in nodes {
         let is_zarr3 = format_at(&node.path) == Some(NodeFormat::Zarr3);
         match node.kind {
             NodeKind::Group(None) if is_zarr3 && !selection.is_record(&node.name) => {
                 left.extend(node::ALL.map(|name| node.path.join(name)));
-                groups.push(group_of_zarr3(&node, false, &left_out, &mut notes)?);
+                groups.push(group_of_zarr3(&node, false, options, &left_out, &mut notes)?);
             }
             NodeKind::Array(source) if source.layout().rules().is_tree && is_taken(&node.name, selection) => {
                 left.extend([zarr2::ARRAY, zarr2::ATTRIBUTES].map(|name| node.path.join(name)));
                 let refused = |error| refusal::of_array(error, &node.name, options);
-                let target = metadata(&source, selection).map_err(refused)?;
+                let group = |name: &str| groups.iter().rev().find(|group: &&RepackedGroup| group.name == name);
+                let own = source.dimension_names().filter(|names| groups::is_complete(names, names.len()));
+                let axes = || groups::axes_of(&node.name, source.shape().len(), group);
+                let names = if own.is_some() { None } else { axes() };
+                let target = metadata(&source, names, selection).map_err(refused)?;
                 jobs.push(job(node.name, *source, target, call)?);
             }
             _ => {}
@@ -89,8 +95,8 @@ fn job(name: String, source: Array, target: Metadata, call: &Call<'_>) -> Result
     Ok(ArrayJob::new(name, document, false, change))
 }
 
-/// What an array becomes.
-fn metadata(source: &Array, selection: &Selection<'_>) -> Result<Metadata> {
+/// What an array becomes. `names`: of its dimensions, should it not name each itself.
+fn metadata(source: &Array, names: Option<Vec<String>>, selection: &Selection<'_>) -> Result<Metadata> {
     let (options, old) = (selection.options, source.metadata());
     refuse_lacking(source, options.to())?;
     refusal::refuse_shards(options)?;
@@ -103,7 +109,7 @@ fn metadata(source: &Array, selection: &Selection<'_>) -> Result<Metadata> {
     let layout = Layout {
         dialect: options.to(),
         shape: old.layout.shape.clone(),
-        names: old.layout.names.clone(),
+        names: names.or_else(|| old.layout.names.clone()),
         file_shape: chunk_shape.clone(),
         chunk_shape,
         files: Files::Grid { keys: KeyEncoding::of_writer(rules(options.to()).key_prefix), index: None },

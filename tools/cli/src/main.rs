@@ -28,6 +28,7 @@ mod soak;
 mod source;
 mod verify;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
         return ExitCode::from(failure.exit_code());
     }
     interrupt::ignore_size_limit();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(words()) {
         Ok(cli) => cli,
         Err(error) => return ended_by_clap(&error),
     };
@@ -82,6 +83,15 @@ fn main() -> ExitCode {
         failure.exit_code()
     });
     ExitCode::from(code)
+}
+
+/// The command line. Of `help`, the library that parses it knows no options, so one that asks for help goes.
+fn words() -> Vec<OsString> {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    if words.get(1).is_some_and(|command| command == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    words
 }
 
 /// With `--json`, there is one object on standard output in any case.

@@ -283,7 +283,7 @@ pub(crate) struct VolumeArgs {
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, allow_hyphen_values = true)]
     #[arg(value_parser = number::<i64>("a whole number"))]
     pub(crate) voxel_offset: Vec<i64>,
-    /// Voxel size in nanometers [default: from the recording and --pixel-size]
+    /// Voxel size in nanometers [default: that of the images' pixels]
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', value_parser = number::<f64>("a number"))]
     pub(crate) resolution: Vec<f64>,
 }

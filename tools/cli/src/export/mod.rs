@@ -4,6 +4,7 @@ mod image;
 mod plain;
 mod tiff;
 
+use std::fs;
 use std::io::{self, BufWriter};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -232,8 +233,7 @@ fn usual_names(dimensions: usize) -> Vec<String> {
 /// The file that the pixels go to, which appears under its name when it is complete.
 fn create(path: &Path) -> Result<OutputFile, Failure> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-        let error = io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display()));
-        return Err(written(path, &error));
+        fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
     }
     OutputFile::create(path).map_err(|error| written(path, &error))
 }
