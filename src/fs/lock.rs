@@ -32,11 +32,14 @@ impl Lock {
     ///
     /// [`Error::Locked`] when another writer holds it.
     pub(crate) fn take(root: &Path) -> Result<Self> {
-        if fs::metadata(root).is_ok_and(|found| found.is_file()) {
+        while fs::metadata(root).is_ok_and(|found| found.is_file()) {
             let open = File::options().read(true).write(true).open(root);
             let file = open.map_err(|error| Error::io("open", root, error))?;
             hold_in_spite_of_looks(&file, root)?;
-            return Ok(Self::held(root.to_path_buf(), file, true));
+            // Another one may have got the name between the two, which nobody has locked then.
+            if is_behind(root, &file) {
+                return Ok(Self::held(root.to_path_buf(), file, true));
+            }
         }
         let path = root.join(LOCK_FILE);
         loop {
@@ -76,24 +79,30 @@ impl Lock {
     /// [`Error::Locked`] when a writer is at work.
     pub(crate) fn share(root: &Path) -> Result<Option<Self>> {
         let path = root.join(LOCK_FILE);
-        let Some(file) = open(&path, Purpose::Share)? else { return Self::share_file(root) };
-        hold(&file, false, root)?;
-        Ok(Some(Self::held(path, file, true)))
+        loop {
+            let Some(file) = open(&path, Purpose::Share)? else { return Self::share_file(root) };
+            hold(&file, false, root)?;
+            // As in `take`.
+            if Identity::of(&file).is_ok_and(|held| held.is_at(&path)) {
+                return Ok(Some(Self::held(path, file, true)));
+            }
+        }
     }
 
     /// The same, of a dataset that is one file, which its writer locks itself.
     fn share_file(path: &Path) -> Result<Option<Self>> {
-        if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
-            return Ok(None);
+        while fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+            match try_lock(&file, false) {
+                Ok(true) if is_behind(path, &file) => return Ok(Some(Self::held(path.to_path_buf(), file, true))),
+                Ok(true) => {}
+                Ok(false) => return Err(Error::Locked { path: path.to_path_buf() }),
+                // Where there are no locks, there is no writer.
+                Err(error) if has_no_locks(&error) => return Ok(None),
+                Err(error) => return Err(Error::io("lock", path, error)),
+            }
         }
-        let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
-        match try_lock(&file, false) {
-            Ok(true) => Ok(Some(Self::held(path.to_path_buf(), file, true))),
-            Ok(false) => Err(Error::Locked { path: path.to_path_buf() }),
-            // Where there are no locks, there is no writer.
-            Err(error) if has_no_locks(&error) => Ok(None),
-            Err(error) => Err(Error::io("lock", path, error)),
-        }
+        Ok(None)
     }
 
     /// Locks a dataset that is one file, as its one writer.
@@ -172,6 +181,11 @@ impl Lock {
     fn held(path: PathBuf, file: File, is_shared: bool) -> Self {
         Self { path, _not_inherited: NotInherited::of(&file), file, is_shared }
     }
+}
+
+/// Whether a path, which may be a link, leads to this file.
+fn is_behind(path: &Path, file: &File) -> bool {
+    Identity::at(path).is_ok_and(|found| Identity::of(file).is_ok_and(|held| held == found))
 }
 
 /// A reader that [looks](Lock::look) holds the lock for a moment, which is none of a writer's business.
@@ -285,6 +299,21 @@ mod tests {
         drop(lock);
         assert!(Lock::share(folder.path()).unwrap().is_none(), "its file has gone with it");
         drop(Lock::take(folder.path()).unwrap());
+    }
+
+    /// Whoever shares a lock shares the one that the next writer will meet, not one that was removed meanwhile.
+    #[test]
+    fn a_lock_that_is_shared_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(LOCK_FILE);
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| (0..3000).for_each(|_| drop(Lock::take(folder.path()))));
+            while !writer.is_finished() {
+                if let Ok(Some(shared)) = Lock::share(folder.path()) {
+                    assert!(Identity::of(&shared.file).unwrap().is_at(&path));
+                }
+            }
+        });
     }
 
     #[test]
