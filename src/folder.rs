@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::fs::system::{descriptor_path, open_folder};
 use crate::fs::{
-    Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap,
-    sync_folder_of,
+    Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, make_folders, remove_empty_folders,
+    remove_folder, swap, sync_folder_of,
 };
 use crate::replaceable::{is_dataset, refuse_consolidated, refuse_level, refuse_part, refuse_within_array};
 
@@ -239,8 +239,12 @@ impl Held {
     fn clear(&self) {
         let Ok(entries) = fs::read_dir(self.root()) else { return };
         for entry in entries.flatten().filter(|entry| entry.file_name() != LOCK_FILE) {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let _ = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+            // What can't be removed is in nobody's way: it stands under a hidden name, or keeps its folder from going.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let _ = remove_folder(&entry.path());
+            } else {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 

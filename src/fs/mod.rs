@@ -33,10 +33,11 @@ pub use output::OutputFile;
 pub(crate) use output::OutputFolder;
 pub(crate) use output::make_file;
 pub(crate) use publish::{
-    absolute, create_new, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, swap, sync_folder_of,
+    absolute, create_new, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, remove_folder, swap,
+    sync_folder_of, take_name,
 };
 #[cfg(feature = "offline")]
-pub(crate) use publish::{folders_below, publish, publish_new, put, remove_folder, remove_links, rename};
+pub(crate) use publish::{folders_below, publish, publish_new, put, remove_links, rename};
 
 /// Groups around a dataset, or a node, that are looked at.
 const ABOVE_MAX: usize = 16;

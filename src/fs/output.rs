@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::identity::Identity;
-use super::publish::{hidden, publish, publish_new, sync_folder_of};
+use super::publish::{hidden, publish, publish_new, remove_folder, sync_folder_of, take_name};
 use super::system::{self, has_no_locks, open_folder, open_unfollowed, rename_new, try_lock};
 use crate::error::{Error, Result};
 
@@ -51,7 +51,7 @@ impl OutputFile {
     /// replaced; others as the system reports them.
     pub fn publish(self, replace: bool) -> io::Result<()> {
         let Output { at, path, .. } = &self.0;
-        if replace { fs::rename(at, path) } else { rename_new(at, path) }
+        if replace { take_name(at, path) } else { rename_new(at, path) }
     }
 }
 
@@ -179,8 +179,9 @@ fn remove_leftovers(path: &Path) {
 }
 
 /// Removes a file or a folder that this process has locked.
-fn remove(at: &Path, held: &File) -> io::Result<()> {
-    if held.metadata()?.is_dir() { fs::remove_dir_all(at) } else { fs::remove_file(at) }
+fn remove(at: &Path, held: &File) -> Result<()> {
+    let failed = |error| Error::io("remove", at, error);
+    if held.metadata().map_err(failed)?.is_dir() { remove_folder(at) } else { fs::remove_file(at).map_err(failed) }
 }
 
 #[cfg(all(test, not(miri)))]

@@ -110,10 +110,14 @@ pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
     remove_folder(made)
 }
 
-/// Lets a finished file or folder take a name, be there something that it may replace or not; for good, if that is
-/// requested.
+/// Lets a finished file take a name, be there another one or not. It lasts when the caller has synced the folder.
+pub(crate) fn take_name(made: &Path, path: &Path) -> io::Result<()> {
+    fs::rename(made, path)
+}
+
+/// The same; for good, if that is requested.
 pub(crate) fn rename(made: &Path, path: &Path, sync: bool) -> Result<()> {
-    fs::rename(made, path).map_err(|error| Error::io("rename to", path, error))?;
+    take_name(made, path).map_err(|error| Error::io("rename to", path, error))?;
     if sync { sync_folder_of(path) } else { Ok(()) }
 }
 
@@ -267,7 +271,7 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
         }
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&partial, path)
+        take_name(&partial, path)
     };
     write().map_err(|error| Error::io("write", path, error))?;
     sync_folder_of(path)

@@ -16,7 +16,7 @@ use super::seam::{Blob, PUTS_AT_ONCE, Storage};
 use super::window::{Access, Window};
 use crate::config::StorageKind;
 use crate::fs::system::{self, FileExt, FileSystem, is_no_room, is_unsupported};
-use crate::fs::{beneath, create_new, hidden};
+use crate::fs::{beneath, create_new, hidden, take_name};
 
 /// From this many files on, one sync of the file system costs less than one of each of them, and of their folders.
 const MANY_FILES: usize = 32;
@@ -74,7 +74,7 @@ impl Directory {
             if self.sync { file.sync_all() } else { Ok(()) }
         };
         let folder = path.parent().unwrap_or(&self.root);
-        let renamed = write().and_then(|()| self.make_name(folder, || fs::rename(&partial, path)));
+        let renamed = write().and_then(|()| self.make_name(folder, || take_name(&partial, path)));
         if renamed.is_err() {
             let _ = fs::remove_file(&partial);
         }
@@ -95,7 +95,7 @@ impl Directory {
             system::check_file_limit(bytes.len() as u64)?;
             file.write_all_at(bytes, 0)
         };
-        let rename = |files: &[(PathBuf, PathBuf)]| files.iter().try_for_each(|(from, to)| fs::rename(from, to));
+        let rename = |files: &[(PathBuf, PathBuf)]| files.iter().try_for_each(|(from, to)| take_name(from, to));
         let put = files.iter().try_for_each(write).and_then(|()| self.sync_below(&root));
         let put = put.and_then(|()| rename(&written)).and_then(|()| self.sync_below(&root));
         if put.is_err() {

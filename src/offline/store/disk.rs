@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::fs::system::{self, FileExt};
-use crate::fs::{attributes, create_new, hidden};
+use crate::fs::{attributes, create_new, hidden, take_name};
 
 pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// Begins a file that is to take the name `path`, whose folder is there.
@@ -157,7 +157,7 @@ impl Draft for LocalDraft {
     }
 
     fn rename(&mut self) -> io::Result<()> {
-        fs::rename(&self.partial, &self.path)?;
+        take_name(&self.partial, &self.path)?;
         self.renamed = true;
         Ok(())
     }
