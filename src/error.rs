@@ -393,6 +393,12 @@ impl Error {
         Self::Conflict { path: path.as_ref().to_path_buf(), reason: reason.into() }
     }
 
+    /// What was read is no longer what it was when the call began.
+    pub(crate) fn changed(path: impl AsRef<Path>) -> Self {
+        let reason = "changed while it was read: another program has replaced it, or written to it";
+        Self::conflict(path, reason)
+    }
+
     pub(crate) fn unsupported(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
         Self::Unsupported { path: path.as_ref().to_path_buf(), reason: reason.into() }
     }
@@ -406,6 +412,7 @@ impl Error {
         match self {
             Self::Format { path, reason } => Self::Format { path, reason: reason + more },
             Self::Unsupported { path, reason } => Self::Unsupported { path, reason: reason + more },
+            Self::Conflict { path, reason } => Self::Conflict { path, reason: reason + more },
             Self::Io { action, path, source } => {
                 Self::io(action, path, io::Error::new(source.kind(), of_system(&source) + more))
             }

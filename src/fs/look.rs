@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::archives::{self, Part};
 use super::identity::Identity;
@@ -22,6 +23,8 @@ pub(crate) struct OpenFile {
     pub(crate) len: u64,
     /// Bytes that the file system has given to it, about this many where it is a range.
     pub(crate) disk_bytes: u64,
+    /// When it, or the archive that it is in, was changed last.
+    pub(crate) modified: (i64, i64),
 }
 
 /// Opens a regular file for reading; `None` when there is none.
@@ -39,8 +42,8 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     }
     let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
-    let (len, disk_bytes) = (metadata.len(), system::disk_bytes(&metadata));
-    Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }))
+    let (len, disk_bytes, modified) = (metadata.len(), system::disk_bytes(&metadata), system::modified(&metadata));
+    Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes, modified }))
 }
 
 /// Whether an error is about one file or folder, of which others say nothing: what it holds, or that the system or the
@@ -77,17 +80,18 @@ fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
         return if place.is_folder() { Err(Error::format(path, "is not a regular file")) } else { Ok(None) };
     };
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
+    let modified = system::modified(&metadata);
     if entry.method != Method::Stored {
         // Decompressed as a whole, as documents are; what is larger should be stored.
         let Some(bytes) = document::bytes(path, document::DOCUMENT_BYTES_MAX)? else { return Ok(None) };
         let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", path, error))?;
         let (len, disk_bytes) = (bytes.len() as u64, system::disk_bytes(&metadata));
-        return Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }));
+        return Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes, modified }));
     }
     let len = entry.content.len;
     // Its share: what it takes itself is not told.
     let share = u128::from(system::disk_bytes(&metadata)) * u128::from(len) / u128::from(metadata.len().max(1));
-    Ok(Some(OpenFile { file, at, len, disk_bytes: share as u64 }))
+    Ok(Some(OpenFile { file, at, len, disk_bytes: share as u64, modified }))
 }
 
 /// What is where a path leads in an archive, if the system finds nothing there because of one.
@@ -168,6 +172,25 @@ pub(crate) fn stamp(path: &Path) -> io::Result<(u64, (i64, i64))> {
             let Some((len, place)) = place.and_then(|place| Some((place.len()?, place))) else { return Err(error) };
             Ok((len, system::modified(&place.metadata()?)))
         }
+    }
+}
+
+/// Which folder it is, or which archive it stands in. Of a folder that is removed, another one may get the number, but
+/// not the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FolderStamp {
+    identity: Identity,
+    created: Option<SystemTime>,
+}
+
+impl FolderStamp {
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path).or_else(|error| match error.kind() {
+            ErrorKind::NotADirectory => archives::find(path).ok().flatten().ok_or(error)?.metadata(),
+            _ => Err(error),
+        })?;
+        // Some file systems don't know.
+        Ok(Self { identity: Identity::from(&metadata), created: metadata.created().ok() })
     }
 }
 

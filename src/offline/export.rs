@@ -39,7 +39,7 @@ impl Array {
             let reason = format!("two pieces of an element each need {} bytes", 2 * element_bytes);
             return Err(Error::config("memory_bytes", memory_bytes, reason).into());
         }
-        self.refuse_overlaps(start, shape)?;
+        self.refuse_overlaps(start, shape).map_err(|error| self.unless_changed(error))?;
         let pieces = Pieces::new(start, shape, self.chunk_shape(), memory_bytes / 2 / element_bytes);
         thread::scope(|scope| {
             let (full, filled) = mpsc::sync_channel::<Result<Vec<u8>>>(1);

@@ -65,6 +65,7 @@ mod records;
 mod recover;
 mod recovered_books;
 mod repack;
+mod replaced_sources;
 mod replacing;
 mod reserved;
 mod roi;

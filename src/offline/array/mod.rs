@@ -6,6 +6,7 @@ pub(crate) mod files;
 pub(crate) mod index;
 pub(crate) mod manifest;
 pub(crate) mod memory;
+pub(crate) mod origin;
 mod read;
 mod region;
 pub(crate) mod shard_file;
@@ -23,8 +24,10 @@ use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::Layout;
 use crate::format::provenance::Provenance;
 use crate::format::{Metadata, zarr3};
+use crate::fs::look::FolderStamp;
 use index::Index;
 use manifest::ChunkManifest;
+use origin::{Origin, may_be_of_change};
 use shard_file::ShardFile;
 
 /// An array on disk, opened for reading.
@@ -56,6 +59,8 @@ pub struct Array {
     document: PathBuf,
     metadata: Metadata,
     manifest: Option<ChunkManifest>,
+    /// Of an array that was opened.
+    origin: Option<Origin>,
     /// What slot headers must say, once that was asked.
     slots: OnceLock<Option<(Provenance, AcquisitionMap)>>,
 }
@@ -75,6 +80,7 @@ impl Array {
             document,
             metadata,
             manifest: None,
+            origin: None,
             slots: OnceLock::new(),
         }
     }
@@ -89,6 +95,34 @@ impl Array {
             .map(|manifest| ChunkManifest::open(path, manifest, &metadata.layout))
             .transpose()?;
         Ok(Self { manifest, ..Self::with(path, path, file, metadata) })
+    }
+
+    /// The same array, of which it is known what stood at its place when it was opened: see [`Origin::new`].
+    pub(crate) fn opened_at(
+        self,
+        folder: &Path,
+        stamp: Option<FolderStamp>,
+        documents: impl IntoIterator<Item = PathBuf>,
+    ) -> Self {
+        Self { origin: stamp.map(|stamp| Origin::new(folder, stamp, documents)), ..self }
+    }
+
+    /// Refuses what was read of the array if another one has its place by now.
+    pub(crate) fn check_in_place(&self) -> Result<()> {
+        match self.origin.as_ref().is_some_and(Origin::is_replaced) {
+            true => Err(Error::changed(&self.path)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether that is so, or one of its documents was written since it was opened.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.origin.as_ref().is_some_and(Origin::is_changed)
+    }
+
+    /// The same error, or, where the array is no longer what was opened, that.
+    pub(crate) fn unless_changed(&self, error: Error) -> Error {
+        if may_be_of_change(&error) && self.is_changed() { Error::changed(&self.path) } else { error }
     }
 
     /// The directory of the array.

@@ -41,12 +41,17 @@ impl Array {
     ///
     /// [`Error::Config`] when the box is not within the array or `out` is not exactly its size; [`Error::Format`] or
     /// [`Error::Io`] with the file and the chunk when something can't be read or decoded. What `out` holds then is
-    /// unspecified.
+    /// unspecified. [`Error::Conflict`] when the array was replaced since it was opened, or is gone.
     pub fn read_region(&self, start: &[u64], shape: &[u64], out: &mut [u8]) -> Result<()> {
         self.check_region(start, shape, out.len())?;
         if out.is_empty() {
             return Ok(());
         }
+        self.read_box(start, shape, out).map_err(|error| self.unless_changed(error))?;
+        self.check_in_place()
+    }
+
+    fn read_box(&self, start: &[u64], shape: &[u64], out: &mut [u8]) -> Result<()> {
         if shape.is_empty() {
             // One element is a box of one dimension, too; only its file's name knows the difference.
             return Geometry { array: self, file: &[1], chunk: &[1] }.read(&[0], &[1], out);

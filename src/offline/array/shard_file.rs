@@ -26,6 +26,8 @@ pub(crate) struct ShardFile {
     len: u64,
     packed_len: Option<u64>,
     disk_bytes: u64,
+    /// When it was changed last, of a file that was opened by its path.
+    modified: (i64, i64),
     /// The part of it that is meant, if a manifest names no more.
     part: Option<Range>,
 }
@@ -34,13 +36,17 @@ impl ShardFile {
     /// Opens a file for reading; `None` when there is none.
     pub(crate) fn open(path: PathBuf) -> Result<Option<Self>> {
         let opened = look::open(&path)?;
-        let found = |OpenFile { file, at, len, disk_bytes }| Self { disk_bytes, ..Self::part_of(path, file, at, len) };
+        let found = |OpenFile { file, at, len, disk_bytes, modified }| Self {
+            disk_bytes,
+            modified,
+            ..Self::part_of(path, file, at, len)
+        };
         Ok(opened.map(found))
     }
 
     /// `len` bytes of an open file, such as those of an entry of an archive.
     pub(crate) fn part_of(path: PathBuf, file: Arc<File>, at: u64, len: u64) -> Self {
-        Self { path, file, at, len, packed_len: None, disk_bytes: len, part: None }
+        Self { path, file, at, len, packed_len: None, disk_bytes: len, modified: (0, 0), part: None }
     }
 
     /// Opens a file that is compressed as a whole, and decompresses it: it looks as if it were not. `bytes_max`: of it
@@ -62,6 +68,7 @@ impl ShardFile {
         Ok(Some(Self {
             packed_len: Some(packed.len),
             disk_bytes: packed.disk_bytes,
+            modified: packed.modified,
             ..Self::part_of(path, Arc::new(file), 0, length as u64)
         }))
     }
@@ -91,6 +98,12 @@ impl ShardFile {
     /// Its length in the file system, which is another one where it is compressed as a whole.
     pub(crate) fn stored_len(&self) -> u64 {
         self.packed_len.unwrap_or(self.len)
+    }
+
+    /// By what the file is known to be the same when it is opened again. Its number is no part of that: file systems in
+    /// user space make up another one now and then.
+    pub(crate) fn stamp(&self) -> (u64, (i64, i64)) {
+        (self.stored_len(), self.modified)
     }
 
     /// Whether it is compressed as a whole, which a checksum of its own vouches for.

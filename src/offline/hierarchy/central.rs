@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::keys::is_below;
 use crate::format::layout::Layout;
 use crate::format::{precomputed, zarr3, zarr3_draft};
+use crate::fs::look::FolderStamp;
 use crate::fs::{document, look};
 use crate::offline::array::Array;
 
@@ -28,6 +29,8 @@ pub(crate) struct CentralMetadata {
     pub(super) others: Vec<PathBuf>,
     /// The one document of a precomputed volume.
     info: Option<Value>,
+    /// Of the root, before anything of it was read.
+    stamp: Option<FolderStamp>,
 }
 
 /// An array with shards of a dataset whose documents stand in one place.
@@ -47,10 +50,12 @@ pub fn is_dataset(path: impl AsRef<Path>) -> bool {
 impl CentralMetadata {
     /// The dataset at exactly this path; `None` if it is of another kind.
     pub(crate) fn at(root: &Path) -> Result<Option<Self>> {
-        let file = root.join(zarr3::DOCUMENT);
-        let Some(entry) = document::read(&file)?.filter(zarr3_draft::is_entry) else { return Self::volume(root) };
+        let (file, stamp) = (root.join(zarr3::DOCUMENT), FolderStamp::at(root).ok());
+        let Some(entry) = document::read(&file)?.filter(zarr3_draft::is_entry) else {
+            return Self::volume(root, stamp);
+        };
         zarr3_draft::check_entry(&file, &entry)?;
-        let mut found = Self { root: root.to_path_buf(), ..Self::default() };
+        let mut found = Self { root: root.to_path_buf(), stamp, ..Self::default() };
         found.list(&root.join("meta"), "", 0)?;
         found.groups.sort();
         found.arrays.sort();
@@ -62,10 +67,10 @@ impl CentralMetadata {
     }
 
     /// The precomputed volume at exactly this path.
-    fn volume(root: &Path) -> Result<Option<Self>> {
+    fn volume(root: &Path, stamp: Option<FolderStamp>) -> Result<Option<Self>> {
         let Some((file, info)) = info(root)? else { return Ok(None) };
         let (groups, arrays) = (vec![String::new()], precomputed::keys(&file, &info)?);
-        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, info: Some(info), ..Self::default() }))
+        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, info: Some(info), stamp, ..Self::default() }))
     }
 
     /// Lists the documents below a folder in `meta/`, whose path there is `key`.
@@ -148,13 +153,15 @@ impl CentralMetadata {
         if let Some(info) = &self.info {
             let (file, folder) = (self.root.join(precomputed::DOCUMENT), self.root.join(name));
             let metadata = precomputed::parse(&file, info, name)?;
-            return Ok(Some(Array::with(&folder, &folder, file, metadata)));
+            let array = Array::with(&folder, &folder, file.clone(), metadata);
+            return Ok(Some(array.opened_at(&self.root, self.stamp, [file])));
         }
         let file = zarr3_draft::array_document(&self.root, name);
         let Some(document) = document::read(&file)? else { return Ok(None) };
         let metadata = zarr3_draft::parse(&file, &document)?;
         let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
-        Ok(Some(Array::with(&path, &zarr3_draft::data_folder(&self.root, name), file, metadata)))
+        let array = Array::with(&path, &zarr3_draft::data_folder(&self.root, name), file.clone(), metadata);
+        Ok(Some(array.opened_at(&self.root, self.stamp, [file])))
     }
 
     /// Where the array of this name has its chunks, if it has shards, be they read here or not; also the folder that

@@ -9,6 +9,7 @@ use super::{check_documents, has_node, ome_of};
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
 use crate::format::{zarr2, zarr3, zarr3_draft};
+use crate::fs::look::FolderStamp;
 use crate::fs::{document, links, look};
 use crate::offline::array::Array;
 use crate::ome::multiscales::first_path;
@@ -47,6 +48,10 @@ impl Array {
 
     /// The array at exactly this path; `None` when there is a group.
     pub(crate) fn open_exactly(path: &Path) -> Result<Option<Self>> {
+        // Before anything of it is read.
+        let stamp = FolderStamp::at(path).ok();
+        // What a writer says of an array stands in the image around it.
+        let around = |document: &str| path.parent().unwrap_or(Path::new("")).join(document);
         let file = path.join(zarr3::DOCUMENT);
         if let Some(document) = document::read(&file)? {
             if zarr3_draft::is_entry(&document) {
@@ -55,7 +60,10 @@ impl Array {
             }
             return match zarr3::node(&file, &document)? {
                 zarr3::NodeType::Group => Ok(None),
-                zarr3::NodeType::Array => Self::described(path, &document).map(Some),
+                zarr3::NodeType::Array => {
+                    let array = Self::described(path, &document)?;
+                    Ok(Some(array.opened_at(path, stamp, [file, around(zarr3::DOCUMENT)])))
+                }
             };
         }
         let file = path.join(zarr2::ARRAY);
@@ -63,7 +71,8 @@ impl Array {
         let attributes =
             document::read(&path.join(zarr2::ATTRIBUTES))?.unwrap_or_else(|| Value::Object(Default::default()));
         let metadata = zarr2::parse(&file, &document, attributes)?;
-        Ok(Some(Self::with(path, path, file, metadata)))
+        let documents = [file.clone(), around(zarr2::ATTRIBUTES)];
+        Ok(Some(Self::with(path, path, file, metadata).opened_at(path, stamp, documents)))
     }
 
     /// What is at `path`, where no document of an array stands.

@@ -45,6 +45,7 @@ use crate::offline::levels;
 use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
+use crate::offline::repack::staging::fingerprint;
 use crate::words::{self, quoted};
 use files::{ArrayManifest, Kerchunk, MANIFEST, Urls, create_folder, key, put_document};
 
@@ -208,7 +209,14 @@ impl WriteManifest {
         counters.begin(total);
         out.parent().map_or(Ok(()), create_folder)?;
         let made = OutputFolder::create(out)?;
-        let summary = self.write(&nodes, made.folder())?;
+        let before = listed(&nodes)?;
+        let arrays = || nodes.iter().filter_map(walk::Node::array);
+        let unless_changed = |error| arrays().fold(error, |error, array| array.unless_changed(error));
+        let summary = self.write(&nodes, made.folder()).map_err(unless_changed)?;
+        arrays().try_for_each(Array::check_in_place)?;
+        if before != listed(&nodes)? {
+            return Err(Error::changed(root));
+        }
         // What has come meanwhile is another call's, or somebody's.
         check_manifest_place(out, options.overwrite)?;
         made.publish(options.overwrite)?;
@@ -253,6 +261,11 @@ impl WriteManifest {
         }
         Ok(summary)
     }
+}
+
+/// What the files of all arrays are like: the places of chunks are told of these.
+fn listed(nodes: &[Node]) -> Result<Vec<String>> {
+    nodes.iter().filter_map(walk::Node::array).map(fingerprint).collect()
 }
 
 /// What there is to describe. Refuses what holds no array whose chunks can be named.

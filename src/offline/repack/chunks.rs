@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::change::{Change, Work};
 use super::order::{ChunkOrder, morton};
 use super::source_file::SourceFile;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format;
 use crate::format::index::Range;
 use crate::geometry::for_each_position;
@@ -189,9 +189,7 @@ impl<'a> SourceFiles<'a> {
             return Ok(open.swap_remove(at).1);
         }
         drop(open);
-        let path = &self.files[number].path;
-        let gone = || Error::conflict(path, "has gone while its dataset was repacked");
-        self.source.open_path(path.clone())?.ok_or_else(gone)
+        self.files[number].open_again(self.source)
     }
 
     pub(super) fn give_back(&self, number: usize, file: ShardFile) {

@@ -298,6 +298,9 @@ impl Repack {
         self.complete(&staging)?;
         match &self.out {
             Some(out) => {
+                if receipt::of_source(&self.root, &self.plan.jobs)? != source_files {
+                    return Err(Error::changed(&self.root));
+                }
                 let tree = staging.tree();
                 let folder = self.plan.jobs.first().map_or(&*tree, |job| job.change.target.folder());
                 let origin =

@@ -64,6 +64,10 @@ impl Change {
     /// Makes the new shard at a position, unless it is there already. `chunks_at_once` chunks at most are on their way
     /// at once.
     pub(super) fn shard(&self, position: &[u64], chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
+        self.make_shard(position, chunks_at_once, tally).map_err(|error| self.source.unless_changed(error))
+    }
+
+    fn make_shard(&self, position: &[u64], chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
         let path = self.target.file_path(position);
         let in_place = self.source.folder() == self.target.folder();
         if !in_place && let Some(file) = self.target.open_file(position)? {
@@ -105,6 +109,7 @@ impl Change {
         }
         let written = writer.finish()?;
         self.verify(position, &partial, &written)?;
+        self.source.check_in_place()?;
         os::rename(&partial, &path, self.sync)?;
         let bytes = written.iter().map(|chunk| chunk.range.nbytes).sum();
         Ok(ShardOutcome::Written { chunks: written.len() as u64, bytes })
@@ -138,11 +143,7 @@ impl Change {
     ) -> Result<ShardOutcome> {
         let partial = os::hidden(path, "partial");
         let failed = |error: std::io::Error| Error::io("copy to", &partial, error);
-        let opened = |path: &Path| {
-            let file = ShardFile::open(path.to_path_buf())?;
-            file.ok_or_else(|| Error::conflict(path, "has gone while it was copied"))
-        };
-        let old = opened(&source.path)?;
+        let old = source.open_again(&self.source)?;
         let to = self.create(&partial, path).map_err(failed)?;
         match old.whole_file().filter(|_| self.reflink) {
             None => copy_range(&old, &to).map_err(failed)?,
@@ -154,9 +155,11 @@ impl Change {
             to.sync_data().map_err(failed)?;
         }
         // What there is to compare are two files, byte by byte.
-        let new = opened(&partial)?;
+        let gone = || Error::conflict(&partial, "has gone while it was copied");
+        let new = ShardFile::open(partial.clone())?.ok_or_else(gone)?;
         self.pool.install(|| items.par_iter().try_for_each(|item| self.look_at(&old, item)))?;
         self.pool.install(|| same_bytes(&old, &new))?;
+        self.source.check_in_place()?;
         os::rename(&partial, path, self.sync)?;
         let bytes = items.iter().map(|item| item.range.nbytes).sum();
         tally.read(bytes);

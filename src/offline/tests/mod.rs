@@ -2,6 +2,7 @@
 
 mod against_zarrs;
 mod by_hand;
+mod changed;
 mod descriptions;
 mod documents;
 

@@ -139,8 +139,8 @@ impl Verify {
     ///
     /// # Errors
     ///
-    /// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work, there or in a
-    /// dataset inside ([`Error::Locked`]).
+    /// When it can't be checked: there is no dataset, a file can't be read, a writer is at work, there or in a dataset
+    /// inside ([`Error::Locked`]), or one has changed it while it was checked ([`Error::Conflict`]).
     /// Damage is no error: see [`Verification::findings`].
     pub fn run(&self) -> Result<Verification> {
         Lock::look_around(&self.root)?;
@@ -152,7 +152,21 @@ impl Verify {
         let check = Check { root: &self.root, tree: &tree, findings: Findings::default(), counters: &self.counters };
         let run = CheckRun { check, books };
         self.counters.begin(run.bytes());
-        self.pool.install(|| run.all())
+        let verification = self.pool.install(|| run.all());
+        self.refuse_changed(&tree, verification.as_ref().is_ok_and(Verification::is_sound))?;
+        verification
+    }
+
+    /// Refuses what was found where it may come of a change meanwhile: what is said of a dataset is said of one that
+    /// stood still.
+    pub(super) fn refuse_changed(&self, tree: &Tree, is_sound: bool) -> Result<()> {
+        Lock::look_around(&self.root)?;
+        let mut arrays = tree.arrays.iter().map(|node| &node.array);
+        if is_sound {
+            return arrays.try_for_each(Array::check_in_place);
+        }
+        Lock::look_below(&self.root)?;
+        if arrays.any(Array::is_changed) { Err(Error::changed(&self.root)) } else { Ok(()) }
     }
 }
 
