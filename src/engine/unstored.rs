@@ -91,8 +91,8 @@ pub(crate) fn note(numbers: &[Range<u64>]) -> Option<String> {
         _ => "records of frames",
     };
     Some(format!(
-        "the {what} {} could not be stored, or not in all fields: what was not reads as of frames that never came, which \
-         for frame_number is -1, and they are not durable",
+        "the {what} {} could not be stored, or not in all fields: what was not reads as of frames that never came, \
+         which for frame_number is -1, and they are not durable",
         names.join(", ")
     ))
 }

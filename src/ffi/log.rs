@@ -112,9 +112,9 @@ pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, co
     })
 }
 
-/// Has the keys of shards, from the root of the dataset on, told to `callback` that are closed from now on: such a shard
-/// is complete, and with `sync` on the device. It can be set once for an acquisition. The function and its context must
-/// stay until the acquisition is freed.
+/// Has the keys of shards, from the root of the dataset on, told to `callback` that are closed from now on: such a
+/// shard is complete, and with `sync` on the device. It can be set once for an acquisition. The function and its
+/// context must stay until the acquisition is freed.
 ///
 /// Errors: SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
 #[unsafe(no_mangle)]

@@ -27,9 +27,8 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] of the kind `NotFound` when nothing is at `path`; [`Error::NotFound`] says what is there instead of
-    /// an array or an image; [`Error::Format`] and [`Error::Unsupported`], what in its
-    /// document can't be read.
+    /// [`Error::Io`] of the kind `NotFound` when nothing is at `path`; [`Error::NotFound`] says what is there instead
+    /// of an array or an image; [`Error::Format`] and [`Error::Unsupported`], what in its document can't be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         links::enter(path);

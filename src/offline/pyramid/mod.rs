@@ -181,8 +181,8 @@ impl Pyramid {
     ///
     /// The first error ends the work: a damaged chunk, a full disk, a shard that reads back otherwise than it was
     /// written. The image is as it was then, and a new `Pyramid` goes on after the shards that are finished. Only the
-    /// first call works, also after [`stop`](Self::stop); another one is refused with [`Error::Conflict`]. When it ends,
-    /// the dataset is locked no longer.
+    /// first call works, also after [`stop`](Self::stop); another one is refused with [`Error::Conflict`]. When it
+    /// ends, the dataset is locked no longer.
     pub fn run(&self) -> Result<PyramidSummary> {
         self.counters.begin_only_run("Pyramid", &self.publication.image.root)?;
         let _lock = self.lock.lock().unpoisoned().take();

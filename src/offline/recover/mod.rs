@@ -83,9 +83,10 @@ impl Recover {
     /// # Errors
     ///
     /// [`Error::Locked`] while a writer is at work; [`Error::Io`] of the kind `NotFound` when nothing is at `path`;
-    /// [`Error::NotFound`] when it was stopped while it began, and there is nothing to be read yet; [`Error::Unsupported`] when there is no image of this crate's writer with shards, but
-    /// for one that was finished and then repacked; [`Error::Format`] when a document is broken; [`Error::Io`] when the
-    /// system refuses something; [`Error::Config`] for threads that can't be had.
+    /// [`Error::NotFound`] when it was stopped while it began, and there is nothing to be read yet;
+    /// [`Error::Unsupported`] when there is no image of this crate's writer with shards, but for one that was finished
+    /// and then repacked; [`Error::Format`] when a document is broken; [`Error::Io`] when the system refuses something;
+    /// [`Error::Config`] for threads that can't be had.
     pub fn new(path: impl AsRef<Path>, options: &RecoverOptions) -> Result<Self> {
         let root = path.as_ref();
         let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;

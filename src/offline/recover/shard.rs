@@ -393,6 +393,34 @@ impl ShardRecovery {
             ..RecoveredSums::default()
         };
 
+        let (used, data_end) = self.extents(file, expected, scan, &scanned, named);
+        if self.chunks.is_empty() && used.is_empty() {
+            // The file ends within its first chunk, and the next recovery would find nothing but an empty index.
+            self.shard.action = Action::RemoveLost;
+            return Ok(());
+        }
+        let new = self.new_index(array, expected, data_end, used)?;
+        let names_all = |named: &IndexedChunks| self.chunks.iter().all(|seen| named.names(seen));
+        let is_whole = |named: &&IndexedChunks| !named.broken && named.count() == self.shard.chunks;
+        if named.filter(is_whole).is_some_and(names_all) && self.sums.dropped == 0 && file.len() == new.file_end() {
+            self.sums.closed = !self.shard.damaged;
+            return Ok(());
+        }
+        self.shard.action = Action::NewIndex;
+        self.index = Some(new);
+        Ok(())
+    }
+
+    /// The ranges of the file that are used, and where chunks end. What an index names and no header tells of leaves
+    /// all of the file used.
+    fn extents(
+        &mut self,
+        file: &ShardFile,
+        expected: &ExpectedHeaders,
+        scan: &Scan,
+        scanned: &[Seen],
+        named: Option<&IndexedChunks>,
+    ) -> (Vec<Range>, u64) {
         let accounted: HashSet<u64> = scan.seen.iter().map(|seen| seen.range.offset).collect();
         let mut in_index = named.iter().flat_map(|named| named.chunks.values());
         self.shard.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
@@ -410,21 +438,7 @@ impl ShardRecovery {
             chunks_end.max(expected.first_slot_at())
         };
         used.sort_by_key(|range| range.offset);
-        if self.chunks.is_empty() && used.is_empty() {
-            // The file ends within its first chunk, and the next recovery would find nothing but an empty index.
-            self.shard.action = Action::RemoveLost;
-            return Ok(());
-        }
-        let new = self.new_index(array, expected, data_end, used)?;
-        let names_all = |named: &IndexedChunks| self.chunks.iter().all(|seen| named.names(seen));
-        let is_whole = |named: &&IndexedChunks| !named.broken && named.count() == self.shard.chunks;
-        if named.filter(is_whole).is_some_and(names_all) && self.sums.dropped == 0 && file.len() == new.file_end() {
-            self.sums.closed = !self.shard.damaged;
-            return Ok(());
-        }
-        self.shard.action = Action::NewIndex;
-        self.index = Some(new);
-        Ok(())
+        (used, data_end)
     }
 
     /// The index that names the chunks, where the writer's own close would put it.

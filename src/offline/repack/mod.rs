@@ -138,9 +138,10 @@ impl Repack {
     /// for what the dialect can't hold or can't become in place, and for an `out` that is the dataset or lies in it;
     /// [`Error::Exists`] when `out` is there and not what an earlier call made with the same options of the same files;
     /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::Io`] of the kind `NotFound` when
-    /// nothing is at `path`; [`Error::NotFound`] when it has no arrays, or not what the options name; [`Error::Format`] and [`Error::Unsupported`] when it or an array in it can't be read,
-    /// or lacks chunks that its writer counted; [`Error::Unfinished`] when its writer did not finish;
-    /// [`Error::Conflict`] for something else in the way of the result.
+    /// nothing is at `path`; [`Error::NotFound`] when it has no arrays, or not what the options name; [`Error::Format`]
+    /// and [`Error::Unsupported`] when it or an array in it can't be read, or lacks chunks that its writer counted;
+    /// [`Error::Unfinished`] when its writer did not finish; [`Error::Conflict`] for something else in the way of the
+    /// result.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let (root, options) = selection::of_path(places::root_of(path.as_ref(), out.is_none())?, options)?;
         let out = out.map(os::absolute).transpose()?;

@@ -1,5 +1,6 @@
 //! Arrays of plain Zarr v2 that stay such, each in its place, with chunks that are re-encoded or cut otherwise: the
-//! levels of an image, its labels, the fields of a plate. Only their `.zarray` changes, and what `.zmetadata` say of it.
+//! levels of an image, its labels, the fields of a plate. Only their `.zarray` changes, and what `.zmetadata` say of
+//! it.
 
 use std::collections::HashSet;
 
