@@ -1533,9 +1533,9 @@ sw_status sw_finish_all(struct sw_acquisition *const *acquisitions, size_t count
 // SW_ERROR_UNSUPPORTED in a Rust program that has a subscriber for `tracing` of its own.
 sw_status sw_set_log(sw_log_level level, sw_log_fn callback, void *context);
 
-// Has the keys of shards, from the root of the dataset on, told to `callback` that are closed from now on: such a shard
-// is complete, and with `sync` on the device. It can be set once for an acquisition. The function and its context must
-// stay until the acquisition is freed.
+// Has the keys of shards, from the root of the dataset on, told to `callback` that are closed from now on: such a
+// shard is complete, and with `sync` on the device. It can be set once for an acquisition. The function and its
+// context must stay until the acquisition is freed.
 //
 // Errors: SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
 sw_status sw_on_shard_closed(struct sw_acquisition *acquisition, sw_shard_fn callback, void *context);

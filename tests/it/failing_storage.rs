@@ -292,7 +292,7 @@ fn records_that_could_not_be_stored_are_tried_again_at_the_end() {
         }
         _ => Ok(()),
     });
-    let config = Config { checkpoint_every: Duration::MAX, ..tiny(None, 32) };
+    let config = Config { checkpoint_every: Duration::MAX, sync: true, ..tiny(None, 32) };
     let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
     (0..3).for_each(|number| assert_eq!(acquisition.append(&frame(number, FRAME_BYTES)).unwrap().frames, 1));
     let unfinished = acquisition.finish().unwrap_err();
