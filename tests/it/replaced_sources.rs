@@ -31,12 +31,18 @@ impl Two {
         self.folder.path().join(name)
     }
 
-    /// Another recording takes the place, as `--overwrite` has it.
+    /// Another recording takes the place, as `--overwrite` has it; of an archive, which is locked while it is read, as
+    /// `mv` has it.
     fn replace(&self) {
+        let is_archive = self.movie.is_file();
+        let path = if is_archive { self.out("other.ozx") } else { self.movie.clone() };
         let config = Config { overwrite: true, ..movie_config() };
-        let acquisition = Acquisition::create(&self.movie, config.clone()).unwrap();
+        let acquisition = Acquisition::create(&path, config.clone()).unwrap();
         (0..FRAMES).for_each(|number| commit(&acquisition, &config, number));
         acquisition.finish().unwrap();
+        if is_archive {
+            fs::rename(path, &self.movie).unwrap();
+        }
     }
 }
 
