@@ -91,8 +91,8 @@ pub(crate) fn note(numbers: &[Range<u64>]) -> Option<String> {
         _ => "records of frames",
     };
     Some(format!(
-        "the {what} {} could not be stored, or not in all fields: what was not reads as of frames that never came, \
-         which for frame_number is -1, and they are not durable",
+        "the {what} {} could not be stored, or not in all fields: what is lacking reads as the fill value, which for \
+         frame_number is -1, and the frames do not count as durable",
         names.join(", ")
     ))
 }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(unstored.numbers(10, 36), [5..20, 30..36]);
         assert_eq!(unstored.numbers(10, 5), []);
         let told = note(&unstored.numbers(10, 36)).unwrap();
-        assert!(told.starts_with("the records of frames 5 to 19, 30 to 35 could not be stored: "), "{told}");
+        assert!(told.starts_with("the records of frames 5 to 19, 30 to 35 could not be stored, "), "{told}");
         unstored.note_whole(0, true);
         unstored.note_part(3, 4, true);
         let one = vec![Range { start: 10, end: 20 }];
