@@ -73,18 +73,18 @@ def pytest_generate_tests(metafunc):
 
 def pytest_collection_modifyitems(config, items):
     if os.environ.get("SHARDWRIGHT_QUICK"):
-        items[:], left = a_third(items)
+        items[:], left = some_of_each(items)
         config.hook.pytest_deselected(items=left)
     longest_apart(items)
 
 
-def a_third(items):
-    """The first case of each test and a third of its others, always the same ones; and those that are left."""
+def some_of_each(items):
+    """The first case of each test and a quarter of its others, always the same ones; and those that are left."""
     tests, kept, left = set(), [], []
     for item in items:
         test = item.nodeid.partition("[")[0]
-        # By a hash: every third one could be the same value of a parameter each time.
-        take = test not in tests or zlib.crc32(item.nodeid.encode()) % 3 == 0
+        # By a hash: every fourth one could be the same value of a parameter each time.
+        take = test not in tests or zlib.crc32(item.nodeid.encode()) % 4 == 0
         tests.add(test)
         (kept if take else left).append(item)
     return kept, left

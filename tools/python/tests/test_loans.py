@@ -167,9 +167,10 @@ def test_the_ring_may_be_full(start: Start) -> None:
         assert full.value.taken == 0
         assert full.value.waited >= 0.02
         held.pop().discard()
+        # So many that workers can't give the one buffer back in time for each.
         with pytest.raises(sw.RingFull) as full:
-            acq.append(np.zeros((3, 16, 24), "u2"), number=None, timeout=0.0, host_timestamp=[1, 2, 3])
-        assert full.value.taken in (1, 2)
+            acq.append(np.zeros((500, 16, 24), "u2"), number=None, timeout=0.0, host_timestamp=range(500))
+        assert 0 < full.value.taken < 500
 
 
 @pytest.mark.parametrize("policy", ["drop-newest", "error"])
