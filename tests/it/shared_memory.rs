@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::common::storage::wait_until;
 use crate::common::tiny;
 use shardwright::{Acquisition, Config, Error, FrameLayout, Memory, Record};
 
@@ -22,11 +23,7 @@ fn written(acquisition: &Acquisition, frames: u64) {
 
 /// Waits until this many buffers are free: those of frames are so a moment after these are written.
 fn free(acquisition: &Acquisition, buffers: usize) {
-    let start = std::time::Instant::now();
-    while acquisition.stats().ring_free != buffers && start.elapsed().as_secs() < 10 {
-        std::thread::yield_now();
-    }
-    assert_eq!(acquisition.stats().ring_free, buffers);
+    wait_until("buffers are free", || acquisition.stats().ring_free == buffers);
 }
 
 #[test]
