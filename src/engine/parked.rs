@@ -75,26 +75,18 @@ impl ParkedBlocks {
 
     /// Takes the block, if its files had to stay open.
     pub(super) fn take_open(&self, number: u64) -> Option<ShardBlock> {
-        let mut blocks = self.blocks.lock().unpoisoned();
-        match blocks.remove(&number)? {
-            ParkedState::Open(block) => Some(block),
-            other => {
-                blocks.insert(number, other);
-                None
-            }
-        }
+        self.take(number, |state| if let ParkedState::Open(block) = state { Ok(block) } else { Err(state) })
     }
 
     /// Takes the block, if its files are closed.
     pub(super) fn take_closed(&self, number: u64) -> Option<ParkedBlock> {
+        self.take(number, |state| if let ParkedState::Closed(block) = state { Ok(block) } else { Err(state) })
+    }
+
+    /// Takes what `of` wants of the block's state; what it gives back stays.
+    fn take<T>(&self, number: u64, of: impl FnOnce(ParkedState) -> Result<T, ParkedState>) -> Option<T> {
         let mut blocks = self.blocks.lock().unpoisoned();
-        match blocks.remove(&number)? {
-            ParkedState::Closed(block) => Some(block),
-            other => {
-                blocks.insert(number, other);
-                None
-            }
-        }
+        of(blocks.remove(&number)?).map_err(|state| blocks.insert(number, state)).ok()
     }
 
     /// Takes the block for a moment, in which nobody else can, if it does not leave just now.

@@ -13,7 +13,7 @@ use shardwright::{
 };
 
 use crate::common::recovered;
-use crate::common::stopped::{self, commit, frame_bytes, sound};
+use crate::common::stopped::{self, commit, copy_tree, frame_bytes, sound};
 use crate::common::storage::within;
 
 fn config(dims: Vec<Dim>, downsampling: Downsampling) -> Config {
@@ -42,20 +42,10 @@ fn open(image: &Path, level: usize) -> Array {
     Array::open(image.join(datasets[level]["path"].as_str().unwrap())).unwrap()
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to.join(entry.file_name())),
-            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
-        }
-    }
-}
-
 /// Compares the levels of a run with what the tool makes of its level 0: pixels, shapes, scales, translations.
 fn as_the_tool_makes_them(image: &Path, downsampling: &Downsampling) -> usize {
     let again = image.with_extension("again");
-    copy(image, &again);
+    copy_tree(image, &again);
     let options = PyramidOptions {
         method: Some(downsampling.method),
         levels: downsampling.levels,

@@ -1,13 +1,12 @@
 //! Shards whose files are closed for a while, because other images need theirs.
 
 use std::any::Any;
-use std::fs;
 use std::io::{self, IoSlice};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::common::stopped::copy_tree;
 use crate::common::storage::{save, scratch, wait_until, within};
 use crate::common::{frame, recovered, tiny};
 use shardwright::offline::Array;
@@ -142,17 +141,6 @@ fn shards_of_which_one_has_to_stay_open_keep_their_places() {
     }
 }
 
-/// Copies what a kill would leave at this moment.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to.join(entry.file_name())),
-            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
-        }
-    }
-}
-
 #[test]
 fn frames_that_wait_in_shards_that_are_closed_for_a_while_become_durable() {
     const IMAGES: usize = 60;
@@ -171,7 +159,7 @@ fn frames_that_wait_in_shards_that_are_closed_for_a_while_become_durable() {
             let durable = || images.iter().map(|image| image.stats().frames_durable).sum::<u64>();
             wait_until("all are durable", || durable() == end * IMAGES as u64);
         }
-        copy(&path, &killed);
+        copy_tree(&path, &killed);
         for image in images {
             append(&image, 7..16);
             let summary = image.finish().unwrap();

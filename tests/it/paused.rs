@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use std::{fs, io};
 
+use crate::common::stopped::copy_tree;
 use crate::common::storage::{Call, Probed, is_worker, read_back, wait_until};
 use crate::common::{frame, tiny};
 use shardwright::offline::Array;
@@ -157,17 +158,6 @@ fn an_abort_after_a_pause_keeps_what_was_durable() {
     assert!(Array::open(path.join("0")).unwrap().read_all().unwrap()[..5 * 256] == expected(5));
 }
 
-/// Copies what a kill would leave at this moment.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to.join(entry.file_name())),
-            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
-        }
-    }
-}
-
 #[test]
 fn recover_prefers_the_chunk_with_more_frames() {
     for (index_location, frames, found) in
@@ -183,7 +173,7 @@ fn recover_prefers_the_chunk_with_more_frames() {
         if frames > 13 {
             wait_until("they are written", || acquisition.stats().frames_written == frames);
         }
-        copy(&path, &killed);
+        copy_tree(&path, &killed);
         drop(acquisition);
         let recovery = recovered(&killed, true).unwrap();
         assert_eq!(recovery.images[0].frames, found, "{recovery:?}");

@@ -3,6 +3,7 @@
 use super::checked;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -91,6 +92,20 @@ pub fn finished(path: &Path, config: &Config, numbers: &[u64]) {
     let acquisition = Acquisition::create(path, config.clone()).unwrap();
     numbers.iter().for_each(|&number| commit(&acquisition, config, number));
     acquisition.finish().unwrap();
+}
+
+/// Copies a folder with all that is in it; of a dataset that is being written, what a kill would leave at this moment.
+pub fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_tree(&path, &copy);
+        } else if let Err(error) = fs::copy(&path, copy) {
+            // Files of a writer come and go.
+            assert!(error.kind() == ErrorKind::NotFound && !path.exists(), "{path:?}: {error}");
+        }
+    }
 }
 
 /// All files below a folder, by their paths.

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::child::child;
-use crate::common::stopped::finished;
+use crate::common::stopped::{copy_tree, finished};
 use crate::common::{movie, movie_config as config};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -35,19 +35,6 @@ const RECEIPT: &str = ".shardwright.repack.json";
 
 fn plain(compressor: Compressor) -> Codec {
     Codec { compressor, checksum: false }
-}
-
-fn copy_tree(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy_tree(&path, &target);
-        } else {
-            fs::copy(&path, &target).unwrap();
-        }
-    }
 }
 
 fn options() -> RepackOptions {
