@@ -56,9 +56,18 @@ pub(crate) fn refuse_unusable_folder(output: &Path) -> Result<(), Failure> {
     }
 }
 
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending))
+}
+
+/// Whether a dataset of this name is one file.
+pub(crate) fn is_archive_name(path: &Path) -> bool {
+    has_ending(path, "ozx")
+}
+
 /// Refuses a dataset whose name is that of a file, and which would be a folder.
 pub(crate) fn refuse_zip(output: &Path) -> Result<(), Failure> {
-    if !output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zip")) {
+    if !has_ending(output, "zip") {
         return Ok(());
     }
     let (output, instead) = (output.display(), output.with_extension("ozx"));

@@ -173,7 +173,7 @@ fn roll_at(args: &ReplayArgs, run_bytes: u64) -> Result<Option<u64>, Failure> {
 
 /// Refuses a dataset in one file where old shards are to be deleted.
 fn refuse_to_roll(args: &ReplayArgs, run_bytes: u64) -> Result<(), Failure> {
-    if !args.output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("ozx")) {
+    if !place::is_archive_name(&args.output) {
         return Ok(());
     }
     let option = match (args.soak.roll, &args.soak.soak) {

@@ -32,6 +32,7 @@ use self::tiff::Asked;
 use self::why::{Why, cannot, refused};
 use crate::args::{Camera, RecordingArgs, Series};
 use crate::failure::{Failure, Fault};
+use crate::place::is_archive_name;
 pub(crate) use files::follow_links_anywhere;
 #[cfg(test)]
 pub(crate) use recording::Counting;
@@ -153,9 +154,8 @@ fn is_about_a_dataset(failure: &Failure, input: &Path) -> bool {
 
 /// Whether a path is that of a dataset in one file, or leads into one.
 fn is_in_archive(input: &Path) -> bool {
-    let has_ending = |file: &Path| file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("ozx"));
     let file = input.ancestors().find(|above| above.is_file());
-    file.is_some_and(|file| file != input || has_ending(file))
+    file.is_some_and(|file| file != input || is_archive_name(file))
 }
 
 /// A recording that was read into memory as a whole.
