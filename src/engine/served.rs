@@ -57,8 +57,9 @@ impl Served {
         open_files: Arc<OpenFiles>,
     ) -> Self {
         let plan = &engine.plan;
-        let files = if plan.ring.opens_twice { 2 } else { 1 };
-        let files_a_cell = if image.storage().parks() { plan.shard.across_frame * files } else { 0 };
+        let storage = image.storage();
+        let files = if storage.opens_twice() { 2 } else { 1 };
+        let files_a_cell = if storage.parks() { plan.shard.across_frame * files } else { 0 };
         let live = LiveCells::new(plan.ring.shard_blocks_live * plan.shards.cells_a_block);
         let closing = StdMutex::new(ClosingState::new(&engine));
         Self {

@@ -220,6 +220,10 @@ impl Storage for Directory {
         true
     }
 
+    fn opens_twice(&self) -> bool {
+        self.access.way == StorageKind::Direct && !self.access.file_system.is_memory()
+    }
+
     fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
         let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "it was not parked here");
         let parked = parked.downcast_ref::<ParkedFile>().ok_or_else(unknown)?;

@@ -107,6 +107,10 @@ impl Storage for OwnStorage {
         self.storage.parks()
     }
 
+    fn opens_twice(&self) -> bool {
+        self.storage.opens_twice()
+    }
+
     fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
         self.storage.reopen(key, parked)
     }

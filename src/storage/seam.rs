@@ -77,6 +77,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether a file that parks is two open ones, which count among those that may be.
+    fn opens_twice(&self) -> bool {
+        false
+    }
+
     /// Opens again what was [parked](Blob::park), and is no other file than that.
     fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
         let _ = (key, parked);
