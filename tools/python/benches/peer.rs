@@ -1,11 +1,14 @@
-//! The loop of `bench.py` in Rust: `peer PATH EDGE FRAMES` appends frames one by one.
+//! The loops of `bench.py` in Rust: `peer PATH EDGE FRAMES append|loans`. Prints the seconds from the creation to the
+//! finished dataset, and the most memory that was resident, as JSON.
 
-use shardwright::{Acquisition, Codec, Compressor, Config, Dim};
+use std::time::Instant;
+
+use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Record};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let mut next = || arguments.next().ok_or("peer PATH EDGE FRAMES");
-    let (path, edge, frames): (String, u64, u64) = (next()?, next()?.parse()?, next()?.parse()?);
+    let mut next = || arguments.next().ok_or("peer PATH EDGE FRAMES append|loans");
+    let (path, edge, frames, how): (_, u64, usize, _) = (next()?, next()?.parse()?, next()?.parse()?, next()?);
     let bytes = (edge * edge * 2) as usize;
     // As noisy as those of the other loop, which draws them from 12 bits.
     let mut state = 1_u64;
@@ -17,14 +20,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config {
         dims: vec![Dim::time(None), Dim::y(edge), Dim::x(edge)],
         codec: Codec::from(Compressor::None),
+        ring_bytes: 1 << 30,
         overwrite: true,
         ..Config::default()
     };
+    let start = Instant::now();
     let acquisition = Acquisition::create(path, config)?;
-    for number in 0..frames as usize {
-        let taken = acquisition.append(&stack[number % 64 * bytes..][..bytes])?;
-        assert_eq!(taken.frames, 1);
+    for number in 0..frames {
+        let image = &stack[number % 64 * bytes..][..bytes];
+        match how.as_str() {
+            "append" => assert_eq!(acquisition.append(image)?.frames, 1),
+            "loans" => {
+                let mut frame = acquisition.acquire()?;
+                frame.copy_from_slice(image);
+                frame.commit_next(Record::default())?;
+            }
+            _ => return Err("the loops are append and loans".into()),
+        }
     }
     acquisition.finish()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    let kib: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+    println!("{{\"seconds\": {seconds}, \"resident\": {}}}", kib << 10);
     Ok(())
 }
