@@ -142,6 +142,25 @@ fn shards_of_which_one_has_to_stay_open_keep_their_places() {
 }
 
 #[test]
+fn files_that_are_opened_once_count_once() {
+    within(60, || {
+        // What it closes, it can't open again.
+        let dataset = Dataset::create_in(Arc::new(Moved::default())).unwrap().with_open_files(2);
+        let dims = vec![Dim::time(4).chunk(1).shard(4), Dim::y(16), Dim::x(16)];
+        let config = Config { dims, dtype: Dtype::U8, ..tiny(None, 256) };
+        let images = ["a", "b"].map(|name| dataset.acquisition(name, config.clone()).unwrap());
+        for number in 0..4 {
+            images.iter().for_each(|image| append(image, number..number + 1));
+            let are_stored = || images.iter().all(|image| image.stats().frames_written == number + 1);
+            wait_until("both have the frame", are_stored);
+        }
+        for image in images {
+            assert_eq!(image.finish().unwrap().frames_written, 4);
+        }
+    });
+}
+
+#[test]
 fn frames_that_wait_in_shards_that_are_closed_for_a_while_become_durable() {
     const IMAGES: usize = 60;
     within(120, || {
