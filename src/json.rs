@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 use serde_json::Value;
 
 /// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
@@ -103,6 +103,23 @@ fn is_huge(text: &str) -> bool {
     may_be
         && text.parse::<f64>().is_ok_and(f64::is_infinite)
         && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// A value's text, if it is one: a token is none, and no name begins with a zero character.
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.starts_with('\0'))
+}
+
+/// A text of a document, for fields of which [`text`] can't be asked.
+pub(crate) struct Text(pub(crate) String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)? {
+            token if token.starts_with('\0') => Err(D::Error::custom("invalid type: a number, expected a string")),
+            text => Ok(Self(text)),
+        }
+    }
 }
 
 /// The digits, and perhaps the sign, of an integer that 64 bits don't hold, of which [`parse`] has made this text.

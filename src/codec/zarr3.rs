@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
 use crate::error::{Error, Result};
+use crate::json::text;
 
 const SUPPORTED: &str =
     "supported are transpose, bytes, then blosc, zstd, gzip, numcodecs.lz4 or numcodecs.zlib, then crc32c";
@@ -84,12 +85,12 @@ fn unsupported(what: String) -> Error {
 
 /// A codec is an object with a name, or its name alone when it needs no configuration.
 fn codec_name(value: &Value) -> Result<&str> {
-    let name = value.as_str().or_else(|| value.get("name").and_then(Value::as_str));
+    let name = text(value).or_else(|| value.get("name").and_then(text));
     name.ok_or_else(|| Error::codec("codecs", format!("{value} has no name; {SUPPORTED}")))
 }
 
 fn check_endian(configuration: &Value) -> Result<()> {
-    match configuration.get("endian").and_then(Value::as_str) {
+    match configuration.get("endian").and_then(text) {
         None | Some("little") => Ok(()),
         Some(endian) => Err(unsupported(format!("bytes with endian {endian}"))),
     }
@@ -119,7 +120,7 @@ fn level<N: TryFrom<i64>>(configuration: &Value, key: &str, default: N) -> Resul
 
 fn cname(configuration: &Value) -> Result<BloscCname> {
     let Some(value) = configuration.get("cname") else { return Ok(BloscCname::Zstd) };
-    let name = value.as_str().unwrap_or_default();
+    let name = text(value).unwrap_or_default();
     name.parse().map_err(|_| Error::codec("codecs", format!("blosc with cname {value} is not supported")))
 }
 
@@ -138,7 +139,7 @@ fn shuffle(configuration: &Value) -> Result<Shuffle> {
     let found = match value.as_i64() {
         Some(-1) => Some(Shuffle::Byte),
         Some(number) => usize::try_from(number).ok().and_then(|number| all.get(number).copied()),
-        None => all.iter().copied().find(|shuffle| value.as_str() == Some(shuffle_name(*shuffle))),
+        None => all.iter().copied().find(|shuffle| text(value) == Some(shuffle_name(*shuffle))),
     };
     let supported = "supported are noshuffle, shuffle and bitshuffle";
     found.ok_or_else(|| Error::codec("codecs", format!("blosc with shuffle {value} is not supported; {supported}")))

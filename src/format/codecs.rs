@@ -10,7 +10,7 @@ use super::sharding::ShardingCodec;
 use crate::config::{Codec, Compressor};
 use crate::dtype::ElementType;
 use crate::error::Refusal;
-use crate::json::render_line;
+use crate::json::{render_line, text};
 
 /// Shards in shards in shards: more are nobody's, and each takes memory.
 const DEPTH_MAX: usize = 4;
@@ -202,7 +202,7 @@ pub(super) fn is_c(order: &[usize]) -> bool {
 
 fn is_big_endian(codec: &Value, element: ElementType) -> Result<bool, Refusal> {
     let endian = named(codec).and_then(|(_, configuration)| configuration?.get("endian"));
-    match endian.and_then(Value::as_str) {
+    match endian.and_then(text) {
         Some("little") => Ok(false),
         Some("big") => Ok(element.number_bytes() > 1),
         None if element.number_bytes() == 1 && endian.is_none_or(Value::is_null) => Ok(false),

@@ -7,7 +7,7 @@ use super::index::table::TableLayout;
 use super::layout::product;
 use crate::config::IndexLocation;
 use crate::error::Refusal;
-use crate::json::render_line;
+use crate::json::{render_line, text};
 use crate::words::plain;
 
 /// A document's key and what it says.
@@ -21,7 +21,7 @@ pub(crate) fn named(value: &Value) -> Option<(&str, Option<&Map<String, Value>>)
     match value {
         Value::String(name) => Some((name, None)),
         Value::Object(object) => {
-            let name = object.get("name")?.as_str()?;
+            let name = text(object.get("name")?)?;
             Some((name, object.get("configuration").and_then(Value::as_object)))
         }
         _ => None,
@@ -109,7 +109,7 @@ pub(super) fn transformer(all: &[Value]) -> Result<Option<&Value>, Refusal> {
 /// xarray's names of the dimensions, which are attributes in formats that have no names.
 pub(super) fn dimension_names(attributes: &Value, dimensions: usize) -> Option<Vec<String>> {
     let names = attributes.get(DIMENSION_NAMES)?.as_array()?;
-    let name = |name: &Value| if name.is_null() { Some("") } else { name.as_str() }.map(str::to_owned);
+    let name = |name: &Value| if name.is_null() { Some("") } else { text(name) }.map(str::to_owned);
     let names: Vec<String> = names.iter().map(name).collect::<Option<_>>()?;
     (names.len() == dimensions).then_some(names)
 }

@@ -12,6 +12,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 use super::index::Range;
+use crate::json::Text;
 
 /// As text, in the order of the proposal, which some readers take for granted.
 pub(crate) fn chunk(url: &str, Range { offset, nbytes }: Range) -> String {
@@ -45,7 +46,7 @@ impl<'de> serde::Deserialize<'de> for ChunkReference {
                 let (mut path, mut offset, mut length, mut has_pixels) = (None, None, None, false);
                 while let Some(key) = map.next_key::<String>()? {
                     match key.as_str() {
-                        "path" => path = Some(map.next_value()?),
+                        "path" => path = Some(map.next_value::<Text>()?.0),
                         "offset" => offset = map.next_value()?,
                         "length" => length = map.next_value()?,
                         key => {

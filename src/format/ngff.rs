@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::OmeVersion;
-use crate::json::render_line;
+use crate::json::{render_line, text};
 use crate::ome::versions;
 use crate::words::quoted;
 
@@ -156,7 +156,7 @@ fn is_of_ome(attributes: &Map<String, Value>, key: &str, is_labels: bool) -> boo
 }
 
 fn is_known(part: &Value) -> bool {
-    let version = part.get("version").and_then(Value::as_str);
+    let version = part.get("version").and_then(text);
     part.get("version").is_none() || version.is_some_and(|version| version == "0.4" || OLD.contains(&version))
 }
 
@@ -166,7 +166,7 @@ fn old_version(attributes: &Map<String, Value>, found: &[&str]) -> Option<String
     let images = attributes.get("multiscales").filter(|_| found.contains(&"multiscales")).and_then(Value::as_array);
     let plate = attributes.get("plate").filter(|_| found.contains(&"plate"));
     let of = |part: &Value| {
-        let named = part.get("version").and_then(Value::as_str).filter(|version| OLD.contains(version));
+        let named = part.get("version").and_then(text).filter(|version| OLD.contains(version));
         let has_names = part["axes"].as_array().is_some_and(|axes| axes.iter().any(Value::is_string));
         named.map(str::to_owned).or_else(|| has_names.then(|| "0.3".to_owned()))
     };

@@ -17,6 +17,7 @@ use super::rules::Rules;
 use super::slot_header::HEADER_BYTES;
 use crate::config::Placement;
 use crate::error::{Error, Result};
+use crate::json::text;
 use crate::words::quoted;
 
 /// The attribute under which the writer speaks.
@@ -162,7 +163,7 @@ pub(crate) fn own(attributes: &Value) -> Option<&Value> {
 /// of a run, or what another writer's array needs in a format that has no other place for it.
 pub(crate) fn is_own(said: &Value) -> bool {
     let Some(said) = said.as_object() else { return false };
-    let has_writer = said.get(WRITER).and_then(Value::as_str).is_some_and(|writer| uuid(writer).is_some());
+    let has_writer = said.get(WRITER).and_then(text).is_some_and(|writer| uuid(writer).is_some());
     let is_of_run = said.get(VERSION).is_some_and(Value::is_string) && (has_writer || said.contains_key(ORDER));
     is_of_run || (!said.is_empty() && said.iter().all(is_of_others))
 }
@@ -208,7 +209,7 @@ pub(super) fn is_unbounded(own: &Value) -> bool {
 
 /// The dimensions of the array that became a volume, and which of them is its channels, as the writer's attribute says.
 pub(super) fn dimensions(own: &Value) -> Option<(&Value, Option<&str>)> {
-    Some((own.get(DIMENSIONS)?, own.get(CHANNEL_DIMENSION).and_then(Value::as_str)))
+    Some((own.get(DIMENSIONS)?, own.get(CHANNEL_DIMENSION).and_then(text)))
 }
 
 pub(super) fn put_dimensions(own: &mut Value, names: &[String], channel: Option<usize>) {
@@ -217,7 +218,7 @@ pub(super) fn put_dimensions(own: &mut Value, names: &[String], channel: Option<
 }
 
 pub(crate) fn channel_dimension(attributes: &Map<String, Value>) -> Option<&str> {
-    attributes.get(ATTRIBUTE).filter(|said| is_own(said))?.get(CHANNEL_DIMENSION)?.as_str()
+    text(attributes.get(ATTRIBUTE).filter(|said| is_own(said))?.get(CHANNEL_DIMENSION)?)
 }
 
 fn ranges(missing: &[Range<u64>]) -> Value {

@@ -10,6 +10,7 @@ use super::index::table::TableLayout;
 use super::layout::product;
 use crate::config::IndexLocation;
 use crate::error::Refusal;
+use crate::json::text;
 
 const SHARDING: &str = "sharding_indexed";
 
@@ -84,7 +85,7 @@ fn index_codecs(configuration: &Map<String, Value>) -> Result<(bool, bool), Refu
         ["bytes", "crc32c"] => Some(true),
         _ => None,
     };
-    let endian = codecs.first().and_then(named).and_then(|(_, configuration)| configuration?.get("endian")?.as_str());
+    let endian = codecs.first().and_then(named).and_then(|(_, configuration)| text(configuration?.get("endian")?));
     match (checksum, endian) {
         (Some(checksum), Some("little")) => Ok((checksum, false)),
         (Some(checksum), Some("big")) => Ok((checksum, true)),

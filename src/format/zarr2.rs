@@ -24,7 +24,7 @@ use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect};
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
-use crate::json::render_line;
+use crate::json::{render_line, text};
 use crate::words::quoted;
 
 pub(crate) const ARRAY: &str = ".zarray";
@@ -135,7 +135,7 @@ pub(super) fn dtype(value: &Value) -> Result<(ElementType, bool), Refusal> {
             render_line(value)
         ))
     };
-    let text = value.as_str().filter(|text| text.is_char_boundary(1)).ok_or_else(refused)?;
+    let text = text(value).filter(|text| text.is_char_boundary(1)).ok_or_else(refused)?;
     let (order, name) = text.split_at(1);
     let raw = || name.strip_prefix('V').and_then(|length| length.parse().ok().filter(|length| *length > 0));
     let known = ElementType::all().find(|element| dtype_name(*element, false)[1..] == *name);
@@ -168,7 +168,7 @@ pub(crate) fn dtype_name(element: ElementType, big_endian: bool) -> String {
 
 fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Refusal> {
     let Some(value) = value else { return Ok((Compressor::None, None)) };
-    let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
+    let id = value.get("id").and_then(text).unwrap_or_default();
     let mut settings = value.as_object().cloned().unwrap_or_default();
     settings.shift_remove("id");
     let compressor = numcodecs::named(id, &settings).ok_or_else(|| numcodecs::unsupported(value))?;
@@ -266,7 +266,7 @@ fn filter(codec: &Value) -> Option<Value> {
         "bytes" | "transpose" => return None,
         "crc32c" => drop(filter.insert("location".into(), json!("end"))),
         "blosc" => {
-            let shuffle = match filter.get("shuffle").and_then(Value::as_str) {
+            let shuffle = match filter.get("shuffle").and_then(text) {
                 Some("shuffle") => json!(1),
                 Some("bitshuffle") => json!(2),
                 Some(_) => json!(0),

@@ -20,7 +20,7 @@ use super::sharding::{self, ShardingCodec};
 use crate::config::Dialect;
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
-use crate::json::render_line;
+use crate::json::{render_line, text};
 use crate::words::quoted;
 
 pub(crate) const DOCUMENT: &str = "zarr.json";
@@ -74,7 +74,7 @@ const FIELDS: [Field; 3] = [
 ];
 
 fn are_names(value: &Value) -> bool {
-    let is_name = |name: &Value| name.is_string() || name.is_null();
+    let is_name = |name: &Value| text(name).is_some() || name.is_null();
     value.is_null() || value.as_array().is_some_and(|names| names.iter().all(is_name))
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn node(path: &Path, document: &Value) -> Result<NodeType> {
         let is_later = format.and_then(Value::as_u64).is_some_and(|format| format > 3);
         return Err(if is_later { Error::unsupported(path, reason) } else { Error::format(path, reason) });
     }
-    match document.get("node_type").and_then(Value::as_str) {
+    match document.get("node_type").and_then(text) {
         Some("array") => Ok(NodeType::Array),
         Some("group") => Ok(NodeType::Group),
         _ => {
@@ -246,7 +246,7 @@ fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
         _ => return Err(refused()),
     };
     let separator = configuration.and_then(|configuration| configuration.get("separator"));
-    match separator.map_or(Some(usual), Value::as_str) {
+    match separator.map_or(Some(usual), text) {
         Some("/") => Ok(KeyEncoding { prefix, separator: '/' }),
         Some(".") => Ok(KeyEncoding { prefix, separator: '.' }),
         _ => Err(refused()),

@@ -27,7 +27,7 @@ use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect};
 use crate::dtype::ElementType;
 use crate::error::{Error, Refusal, Result};
-use crate::json::render_line;
+use crate::json::{render_line, text};
 use crate::words::{plain, quoted};
 
 /// What an entry point document calls the format.
@@ -100,12 +100,12 @@ struct ChunksPerShard {
 
 /// Whether a `zarr.json` is an entry point of the draft rather than a node of the final Zarr v3.
 pub(crate) fn is_entry(document: &Value) -> bool {
-    document.get("zarr_format").and_then(Value::as_str) == Some(PROTOCOL)
+    document.get("zarr_format").and_then(text) == Some(PROTOCOL)
 }
 
 /// Checks what an entry point at `path` says of the other documents.
 pub(crate) fn check_entry(path: &Path, document: &Value) -> Result<()> {
-    let says = |key: &str, expected: &str| match document.get(key).and_then(Value::as_str) {
+    let says = |key: &str, expected: &str| match document.get(key).and_then(text) {
         Some(found) if found == expected => Ok(()),
         _ => {
             let got = document.get(key).map_or("missing".to_owned(), render_line);
@@ -219,11 +219,11 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
 }
 
 fn dtype(value: &Value) -> Result<(ElementType, bool), Refusal> {
-    match value.as_str() {
+    match text(value) {
         // Of one byte there is no order to say.
         Some(text @ ("u1" | "i1")) => zarr2::dtype(&Value::from(format!("|{text}"))),
         Some("bool") => Ok((ElementType::Bool, false)),
-        None if value["extension"].as_str().is_some_and(|extension| extension.contains("complex-dtypes")) => {
+        None if text(&value["extension"]).is_some_and(|extension| extension.contains("complex-dtypes")) => {
             zarr2::dtype(&value["type"])
         }
         _ => zarr2::dtype(value),

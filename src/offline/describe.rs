@@ -16,6 +16,7 @@ use crate::format::layout::product;
 use crate::format::precomputed::{GZIP, packing_of};
 use crate::format::{zarr2, zarr3};
 use crate::fs::{document, look};
+use crate::json::text;
 use crate::offline::array::Array;
 use crate::offline::array::manifest::ChunkManifest;
 use crate::offline::array::shard_file::ShardFile;
@@ -198,12 +199,12 @@ fn describe_unreadable(node: &Node, error: &Error) -> Unreadable {
     let said = scale.or_else(of_node).unwrap_or_default();
     let shape = said["shape"].as_array().and_then(|shape| shape.iter().map(Value::as_u64).collect());
     let dtype = said.get("data_type").or(said.get("dtype"));
-    let text = |value: &Value| match value.as_str().filter(|text| !text.starts_with('\0')) {
+    let told = |value: &Value| match text(value) {
         Some(text) => text.to_owned(),
         None => document::render_line(value),
     };
     let format = is_scale.then(|| "precomputed volume".to_owned());
-    Unreadable { path: node.name.clone(), format, shape, dtype: dtype.map(text), reason: error.to_string() }
+    Unreadable { path: node.name.clone(), format, shape, dtype: dtype.map(told), reason: error.to_string() }
 }
 
 /// What the files of an array add up to.

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::keys::{FRAME_NUMBERS, is_below};
 use crate::format::provenance::is_of_writer;
 use crate::fs::document;
+use crate::json::text;
 use crate::ome::multiscales::{self, Dataset, Multiscale, ome_of};
 use crate::words::quoted;
 
@@ -108,7 +109,7 @@ impl GroupPromises<'_> {
         // The group `OME` lists the images beside it.
         let around = if self.name == "OME" { Some("") } else { self.name.strip_suffix("/OME") };
         let series = ome_of(self.attributes).get("series").and_then(Value::as_array).filter(|_| around.is_some());
-        for name in series.into_iter().flatten().filter_map(Value::as_str) {
+        for name in series.into_iter().flatten().filter_map(text) {
             let node = below(around.unwrap_or_default(), name);
             let beside = self.path.parent().filter(|_| is_below(name)).map(|root| root.join(name));
             if known(&node).is_none() && !beside.is_some_and(|image| has_node(&image)) {
@@ -123,7 +124,7 @@ impl GroupPromises<'_> {
 fn of_attributes(group: &GroupPromises<'_>) -> Vec<Promise> {
     let ome = ome_of(group.attributes);
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let path = |entry: &Value| entry.get("path")?.as_str().map(str::to_owned);
+    let path = |entry: &Value| text(entry.get("path")?).map(str::to_owned);
     let node = |path: String| Promise { path, is_array: false, whose: "attributes" };
     let levels = multiscales::images(ome).flat_map(Multiscale::levels).filter_map(Dataset::path);
     let levels = levels.map(|path| Promise { is_array: true, ..node(path.to_owned()) });
@@ -131,10 +132,10 @@ fn of_attributes(group: &GroupPromises<'_>) -> Vec<Promise> {
     let parts = parts.into_iter().flat_map(list).filter_map(|part| path(&part).map(node));
     // Elsewhere, 0.4 has no word of its own that would tell them from anybody's.
     let labels = ome.get("labels").filter(|_| group.name.rsplit('/').next() == Some("labels"));
-    let labels = list(labels).into_iter().filter_map(|label| label.as_str().map(|name| node(name.to_owned())));
+    let labels = list(labels).into_iter().filter_map(|label| text(&label).map(|name| node(name.to_owned())));
     let ways = list(ome.pointer("/scene/coordinateTransformations"));
     let ends = ways.iter().flat_map(|way| ["/input/path", "/output/path"].map(|end| way.pointer(end)));
-    let ends: BTreeSet<_> = ends.flatten().filter_map(Value::as_str).collect();
+    let ends: BTreeSet<_> = ends.flatten().filter_map(text).collect();
     let tiles = ends.into_iter().map(|end| node(end.to_owned()));
     levels.chain(parts).chain(labels).chain(tiles).collect()
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::multiscales::{self, Dataset, Multiscale, SYSTEMS, TRANSFORMATIONS};
 use super::placement::{self, OF_PARTS};
 use crate::config::OmeVersion;
-use crate::json::render_line;
+use crate::json::{render_line, text};
 use crate::words::{quoted, quoted_list};
 
 /// The keys of a coordinate system that 0.6 speaks of.
@@ -73,7 +73,7 @@ fn axes(image: Multiscale<'_>) -> Result<Vec<Value>, String> {
         return Err("has an image that says nothing of its axes, and these can't be left out; add `axes`".to_owned());
     }
     let axis = |axis: &Value| {
-        let kind = match axis.as_str() {
+        let kind = match text(axis) {
             None if axis["name"].is_string() => return Ok(axis.clone()),
             None => return Err(format!("has an image with the axis {}, which has no name", render_line(axis))),
             // In 0.3, an axis was its name.
@@ -126,7 +126,7 @@ fn steps(
 
 /// Collects the keys of a transformation that is no more. `stay`: those that do something stay as they are.
 fn forget(way: &Value, stay: bool, lost: &mut BTreeSet<String>) {
-    let kind = way["type"].as_str().unwrap_or_default();
+    let kind = text(&way["type"]).unwrap_or_default();
     placement::parts(way).for_each(|step| forget(step, stay, lost));
     if stay && !["sequence", "identity"].contains(&kind) {
         return;

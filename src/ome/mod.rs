@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::config::{Channel, Config, Dim, DimKind, OmeVersion};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::json::text;
 use crate::words::{count, quoted};
 pub(crate) use axes::incompatibility;
 use grid::PixelGrid;
@@ -142,10 +143,10 @@ fn omero(channel: &Channel, dtype: Dtype) -> Value {
 /// The channels of an image, in the order of the array; none where it tells of none.
 #[cfg_attr(not(feature = "offline"), allow(dead_code))]
 pub(crate) fn channels(ome: &Value) -> Vec<Channel> {
-    let text = |channel: &Value, key: &str| channel[key].as_str().map(str::to_owned);
+    let of = |channel: &Value, key: &str| text(&channel[key]).map(str::to_owned);
     let channel = |said: &Value| Channel {
-        label: text(said, "label").unwrap_or_default(),
-        color: text(said, "color").filter(|color| rgb(color).is_some()).unwrap_or_default(),
+        label: of(said, "label").unwrap_or_default(),
+        color: of(said, "color").filter(|color| rgb(color).is_some()).unwrap_or_default(),
         window: said["window"]["start"].as_f64().zip(said["window"]["end"].as_f64()),
     };
     ome["omero"]["channels"].as_array().into_iter().flatten().map(channel).collect()

@@ -11,7 +11,7 @@ use super::grid::PixelGrid;
 use super::placement;
 use crate::config::{Dim, DimKind, Downsampling, OmeVersion};
 use crate::downsample::Method;
-use crate::json::put_known;
+use crate::json::{put_known, text};
 use crate::words::quoted;
 
 /// What the coordinate system is called in which 0.6 places images.
@@ -56,7 +56,7 @@ pub(crate) fn first_path(ome: &Value) -> Option<&str> {
 
 impl<'a> Multiscale<'a> {
     pub(crate) fn name(self) -> Option<&'a str> {
-        self.0["name"].as_str().filter(|name| !name.is_empty())
+        text(&self.0["name"]).filter(|name| !name.is_empty())
     }
 
     pub(crate) fn axes(self) -> impl ExactSizeIterator<Item = AxisEntry<'a>> {
@@ -87,7 +87,7 @@ impl<'a> Multiscale<'a> {
     /// How the levels were made, if `by` says as in [`describe_levels`] that it made them.
     pub(crate) fn method(self, by: &str) -> Option<Method> {
         let is_own = self.0["metadata"]["method"] == by;
-        self.0["type"].as_str().filter(|_| is_own).and_then(|name| name.parse().ok())
+        text(&self.0["type"]).filter(|_| is_own).and_then(|name| name.parse().ok())
     }
 
     /// The levels, the finest first.
@@ -133,7 +133,7 @@ impl<'a> Multiscale<'a> {
         let of_all = list(self.0, TRANSFORMATIONS);
         if let Some(output) = self.output() {
             let wanted = system_name(&output);
-            let input = ways.first().and_then(|way| way["input"]["path"].as_str());
+            let input = ways.first().and_then(|way| text(&way["input"]["path"]));
             if let Some(other) = input.filter(|path| Some(*path) != level.path()) {
                 return Err(format!("a transformation that begins at the array {}", quoted(other)));
             }
@@ -161,7 +161,7 @@ impl<'a> Multiscale<'a> {
     fn own_ways(self, level: Dataset<'a>) -> Vec<&'a Value> {
         let own = list(level.0, TRANSFORMATIONS);
         let begins = |way: &&Value| {
-            let path = way["input"].as_str().or_else(|| way["input"]["path"].as_str());
+            let path = text(&way["input"]).or_else(|| text(&way["input"]["path"]));
             path.is_some() && path == level.path() && way["input"]["name"].is_null()
         };
         match own {
@@ -173,7 +173,7 @@ impl<'a> Multiscale<'a> {
 
 impl<'a> Dataset<'a> {
     pub(crate) fn path(self) -> Option<&'a str> {
-        self.0["path"].as_str()
+        text(&self.0["path"])
     }
 }
 
@@ -189,10 +189,10 @@ impl<'a> AxisEntry<'a> {
     }
 
     fn parse(axis: &'a Value) -> Self {
-        let kind = axis["type"].as_str().and_then(|kind| kind.parse().ok());
+        let kind = text(&axis["type"]).and_then(|kind| kind.parse().ok());
         let kind = kind.filter(|kind| *kind != DimKind::Other);
         // In 0.3, an axis was its name.
-        Self { name: axis.as_str().or_else(|| axis["name"].as_str()), kind, unit: axis["unit"].as_str() }
+        Self { name: text(axis).or_else(|| text(&axis["name"])), kind, unit: text(&axis["unit"]) }
     }
 
     pub(super) fn render(self) -> Value {
@@ -298,7 +298,7 @@ pub(crate) fn replace_places(ome: &mut Value, grids: &[PixelGrid], changed: &[us
     let output = Multiscale(image).output();
     let datasets = Multiscale(image).levels().zip(grids).map(|(level, grid)| {
         let mut level = level.0.clone();
-        let path = level["path"].as_str().unwrap_or_default();
+        let path = text(&level["path"]).unwrap_or_default();
         level[TRANSFORMATIONS] = placed(path, placement::plain(grid), output.as_ref());
         level
     });

@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::grid::PixelGrid;
-use crate::json::{long_integer, render_line};
+use crate::json::{long_integer, render_line, text};
 use crate::words::quoted;
 
 /// Keys of transformations that hold others, and of the parts of a `byDimension`.
@@ -19,7 +19,7 @@ pub(super) const OF_PARTS: [&str; 8] =
 pub(super) fn in_order<'a>(ways: impl IntoIterator<Item = &'a Value>) -> Vec<&'a Value> {
     let mut all = Vec::new();
     for way in ways {
-        match (way["type"].as_str(), way["transformations"].as_array()) {
+        match (text(&way["type"]), way["transformations"].as_array()) {
             (Some("sequence"), Some(steps)) => all.extend(in_order(steps)),
             (Some("identity"), _) => {}
             _ => all.push(way),
@@ -45,7 +45,7 @@ pub(super) fn compose(steps: &[&Value], dims: usize) -> Result<PixelGrid, String
 
 /// Whether these are what all versions can say: a scale, and perhaps a translation after it.
 pub(super) fn is_plain(steps: &[&Value]) -> bool {
-    let kinds: Vec<_> = steps.iter().map(|step| step["type"].as_str().unwrap_or_default()).collect();
+    let kinds: Vec<_> = steps.iter().map(|step| text(&step["type"]).unwrap_or_default()).collect();
     matches!(kinds[..], ["scale"] | ["scale", "translation"])
 }
 
@@ -64,11 +64,11 @@ pub(super) fn plain(grid: &PixelGrid) -> Vec<Value> {
 }
 
 fn of_step(step: &Value, dims: usize) -> Result<PixelGrid, String> {
-    let Some(kind) = step["type"].as_str() else {
+    let Some(kind) = text(&step["type"]) else {
         return Err(format!("{}, which has no type that is a text", render_line(step)));
     };
     let said = &step[kind];
-    if let (Value::Null, Some(path)) = (said, step["path"].as_str()) {
+    if let (Value::Null, Some(path)) = (said, text(&step["path"])) {
         return Err(format!("the {kind} that stands in the array {}", quoted(path)));
     }
     let unlike = |expected: String| format!("the {kind} {}; expected {expected}", render_line(said));

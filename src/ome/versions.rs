@@ -7,13 +7,14 @@ use serde_json::{Map, Value, json};
 
 use super::conversion;
 use crate::config::OmeVersion;
+use crate::json::text;
 
 /// The parts that 0.5 wants a version in, beside that of all of it.
 const VERSIONED: [&str; 3] = ["plate", "well", "image-label"];
 
 /// The version of what a group says in `ome`; `None` of a newer one, or none.
 pub(crate) fn version(ome: &Value) -> Option<OmeVersion> {
-    match ome["version"].as_str()? {
+    match text(&ome["version"])? {
         "0.5" => Some(OmeVersion::V0_5),
         // Candidates of it were written, too: 0.6.dev4, 0.6rc0.
         version if version.starts_with("0.6") => Some(OmeVersion::V0_6),

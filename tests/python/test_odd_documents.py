@@ -200,6 +200,29 @@ def test_scales_may_be_integers_of_any_length(tool, told, tmp_path):
     assert told("info", tmp_path / "b.zarr")["arrays"][0]["axes"][0]["scale"] == 1e30
 
 
+def test_a_number_is_no_name(tool, told, tmp_path):
+    """Numbers of any size, NaN and infinities are texts in memory, but not where a document must have one."""
+    axes = [{"name": HUGE, "type": "space"}, {"name": "x", "type": "space", "unit": float("inf")}]
+    image = {**IMAGE, "axes": axes, "name": float("nan")}
+    path = group(tmp_path / "a.zarr", ["0"], {"ome": {"version": "0.5", "multiscales": [image]}})
+    said = tool("info", path) + tool("verify", path) + tool("info", "--json", path)
+    assert "\0" not in said and "\\u0000" not in said and '"Infinity"' not in said and "NaN" not in said
+    tool("repack", path, tmp_path / "b.zarr", "--dialect", "zarr2-sharded", "--shard", "16,16")
+    assert "\0" not in (tmp_path / "b.zarr/.zattrs").read_text()
+    image = {**IMAGE, "datasets": [{"path": HUGE}]}
+    path = group(tmp_path / "c.zarr", ["0"], {"ome": {"version": "0.5", "multiscales": [image]}})
+    assert "\\u0000" not in tool("verify", path, code=None)
+
+
+def test_the_path_of_a_manifest_is_no_number(tool, tmp_path):
+    group(tmp_path / "a.zarr", ["0", "1"])
+    manifest = {"0.0": {"path": HUGE, "offset": 0, "length": 8}}
+    transformer = {"name": "chunk-manifest-json", "configuration": {"manifest": manifest}}
+    edit(tmp_path / "a.zarr/0/zarr.json", lambda said: said.update(storage_transformers=[transformer]))
+    said = tool("verify", tmp_path / "a.zarr", code=3)
+    assert "a number, expected a string" in said and "1: " in said
+
+
 @pytest.mark.parametrize("field, value, words, code", [
     ("shape", None, "shape is missing; expected a list of sizes", 3),
     ("codecs", None, "codecs is missing; expected a list of codecs", 3),
@@ -210,6 +233,7 @@ def test_scales_may_be_integers_of_any_length(tool, told, tmp_path):
     ("fill_value", None, "fill_value is missing; expected the element", 3),
     ("dimension_names", "yx", "dimension_names is \"yx\"; expected a list of texts", 3),
     ("dimension_names", [1, 2], "dimension_names is [1,2]; expected a list of texts", 3),
+    ("dimension_names", [HUGE, "x"], f"dimension_names is [{HUGE},\"x\"]; expected a list of texts", 3),
     ("chunk_grid", {"name": "regular"}, "the regular chunk_grid has no configuration", 3),
     ("chunk_grid", {"name": "wavy"}, "is not read here", 5),
 ])  # fmt: skip

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::volume::{CHANNEL, X, Y, Z};
 use crate::error::Refusal;
 use crate::format::provenance;
-use crate::json::render_line;
+use crate::json::{render_line, text};
 
 pub(super) struct Dims {
     pub(super) names: Vec<String>,
@@ -22,7 +22,7 @@ impl Dims {
         };
         let wrong = || format!("the writer's dimensions are {}, which a volume can't have", render_line(names));
         let names: Option<Vec<String>> =
-            names.as_array().and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
+            names.as_array().and_then(|names| names.iter().map(|name| text(name).map(str::to_owned)).collect());
         let names = names.ok_or_else(wrong)?;
         let channel = channel.and_then(|channel| names.iter().position(|name| name == channel));
         let outer = names.len().checked_sub(2).filter(|&outer| outer <= 2).ok_or_else(wrong)?;

@@ -35,6 +35,7 @@ use super::provenance::{self, ATTRIBUTE};
 use crate::config::{Codec, Compressor, Dialect, VolumeHash};
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
+use crate::json::text;
 use crate::words::quoted;
 use dims::Dims;
 use ids::ShardSpec;
@@ -104,7 +105,7 @@ enum Encoding {
 
 pub(crate) fn is_info(document: &Value) -> bool {
     match document.get("@type") {
-        Some(kind) => kind.as_str() == Some(TYPE),
+        Some(kind) => text(kind) == Some(TYPE),
         // Older documents, and those of cloud-volume, have no type.
         None => ["scales", "data_type", "num_channels"].iter().all(|key| document.get(*key).is_some()),
     }
@@ -114,7 +115,7 @@ pub(crate) fn is_info(document: &Value) -> bool {
 pub(crate) fn keys(path: &Path, info: &Value) -> Result<Vec<String>> {
     let wrong = || Error::format(path, "has no scales with keys");
     let scales = info.get("scales").and_then(Value::as_array).ok_or_else(wrong)?;
-    let keys: Option<Vec<String>> = scales.iter().map(|scale| scale.get("key")?.as_str().map(str::to_owned)).collect();
+    let keys: Option<Vec<String>> = scales.iter().map(|scale| text(scale.get("key")?).map(str::to_owned)).collect();
     let keys = keys.filter(|keys| !keys.is_empty()).ok_or_else(wrong)?;
     match keys.iter().find(|key| !keys::is_below(key)) {
         Some(key) => Err(Error::format(path, format!("names a scale {} that is not below it", quoted(key)))),

@@ -45,6 +45,7 @@ use serde_json::{Value, json};
 
 use super::super::zarr3::DOCUMENT;
 use super::{Content, FLAGS, IN_ZIP64, IN_ZIP64_LONG, Modified, VERSION, ZIP64_ID, put};
+use crate::json::text;
 
 pub(super) const ENTRY: [u8; 4] = *b"PK\x01\x02";
 pub(super) const END64: [u8; 4] = *b"PK\x06\x06";
@@ -142,7 +143,7 @@ pub(crate) fn order(name: &str) -> (bool, usize, &str) {
 ///
 /// RFC-9 of NGFF, "OME-Zarr Zip Comment Structure".
 pub(crate) fn comment(attributes: &Value) -> String {
-    let Some(version) = attributes.pointer("/ome/version").and_then(Value::as_str) else { return String::new() };
+    let Some(version) = attributes.pointer("/ome/version").and_then(text) else { return String::new() };
     let comment = json!({"ome": {"version": version, "zipFile": {"centralDirectory": {"jsonFirst": true}}}});
     // What is longer than any version says nothing that a reader could use.
     Some(comment.to_string()).filter(|comment| comment.len() <= COMMENT_BYTES_MAX).unwrap_or_default()

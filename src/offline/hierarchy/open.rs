@@ -11,6 +11,7 @@ use crate::format::keys::is_below;
 use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::look::FolderStamp;
 use crate::fs::{document, links, look};
+use crate::json::text;
 use crate::offline::array::Array;
 use crate::ome::multiscales::first_path;
 use crate::words::quoted;
@@ -116,13 +117,13 @@ impl Array {
 
 /// That a group is a plate, a well or a collection of images, and where these are, for an error message.
 fn several(path: &Path, ome: &Value) -> Option<String> {
-    let text = |said: &Value| said.as_str().map(str::to_owned);
     let (kind, names) = match ome {
         _ if ome["plate"].is_object() => ("plate", fields(path, &ome["plate"])?),
         _ if ome["well"].is_object() => ("well", listed(&ome["well"]["images"])?),
         _ if ome.get("bioformats2raw.layout").is_some() => {
             let said = ome_of(&path.join("OME")).ok().flatten().unwrap_or_default();
-            let series = said["series"].as_array().map(|series| series.iter().filter_map(text).collect());
+            let series =
+                said["series"].as_array().map(|series| series.iter().filter_map(text).map(str::to_owned).collect());
             // Without a list, images are numbered.
             let is_there = |name: &String| has_node(&path.join(name));
             let numbered = || (0u64..).map(|number| number.to_string()).take_while(is_there).take(IMAGES_MAX + 1);
@@ -138,7 +139,7 @@ fn several(path: &Path, ome: &Value) -> Option<String> {
 
 /// The paths of what a plate or a well lists.
 fn listed(list: &Value) -> Option<Vec<String>> {
-    Some(list.as_array()?.iter().filter_map(|entry| entry["path"].as_str().map(str::to_owned)).collect())
+    Some(list.as_array()?.iter().filter_map(|entry| text(&entry["path"]).map(str::to_owned)).collect())
 }
 
 /// The images of a plate at `path`, or, of many, one more than an error message names.

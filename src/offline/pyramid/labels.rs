@@ -8,6 +8,7 @@ use super::options::{Depth, PyramidOptions};
 use crate::format::keys::is_below;
 use crate::format::zarr3;
 use crate::fs::document;
+use crate::json::text;
 use crate::offline::hierarchy::{below, groups_around};
 use crate::ome::multiscales;
 use crate::words::{count, quoted, shell_word};
@@ -46,7 +47,7 @@ pub(super) fn notes(image: &Path, levels: usize, options: &PyramidOptions) -> Ve
 }
 
 fn listed(ome: &Value) -> impl Iterator<Item = &str> {
-    ome[LABELS].as_array().into_iter().flatten().filter_map(Value::as_str)
+    ome[LABELS].as_array().into_iter().flatten().filter_map(text)
 }
 
 /// What a group says of OME-Zarr; nothing where it can't be read.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::documents::{DocumentChange, edit};
 use super::image::ImagePlan;
 use crate::error::Result;
+use crate::json::text;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
 use crate::ome::multiscales::list;
@@ -30,11 +31,10 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &
     // The fields that are left, by wells.
     let mut left: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for well in list(&plate.attributes["ome"]["plate"], "wells") {
-        let Some(path) = well["path"].as_str() else { continue };
+        let Some(path) = text(&well["path"]) else { continue };
         let Some(group) = tree.group(path) else { continue };
         let mut fields = list(&group.attributes["ome"]["well"], "images").to_vec();
-        let is_empty =
-            |field: &Value| field["path"].as_str().is_some_and(|field| empty.contains(&&*below(path, field)));
+        let is_empty = |field: &Value| text(&field["path"]).is_some_and(|field| empty.contains(&&*below(path, field)));
         fields.retain(|field| !is_empty(field));
         left.insert(path.to_owned(), fields);
     }

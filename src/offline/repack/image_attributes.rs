@@ -14,6 +14,7 @@ use crate::format::precomputed::{self, carried};
 use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::{ngff, rules};
 use crate::fs::document;
+use crate::json::text;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
@@ -175,7 +176,7 @@ pub(super) fn carry_volume(
         && let Some(mut info) = document::read(&root.path.join(precomputed::DOCUMENT))?.filter(precomputed::is_info)
     {
         if let Some(scales) = info.get_mut("scales").and_then(Value::as_array_mut) {
-            scales.retain(|scale| scale.get("key").and_then(Value::as_str).is_none_or(&is_kept));
+            scales.retain(|scale| scale.get("key").and_then(text).is_none_or(&is_kept));
         }
         return Ok(carried::carry(&info, attributes));
     }

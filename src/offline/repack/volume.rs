@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::keys::RECORDS;
 use crate::format::precomputed::carried::{scale, voxel_offset};
 use crate::format::{precomputed, rules};
+use crate::json::text;
 use crate::offline::array::Array;
 use crate::ome::units;
 use crate::plan::{Plan, volume::resolution};
@@ -110,7 +111,7 @@ pub(super) fn keep_key(
         old.is_some_and(|old| old.len() == 3 && resolution(config).into_iter().zip(old).all(same))
     };
     let carried = scale(attributes, array.shape()).filter(is_same);
-    let carried = carried.and_then(|scale| scale["key"].as_str()).map(str::to_owned);
+    let carried = carried.and_then(|scale| text(&scale["key"])).map(str::to_owned);
     let key = config.volume.key.take().or(carried)?;
     let folder = folder_of(&key);
     let name = key.rsplit_once('/').filter(|_| folder.is_some()).map(|(_, name)| name.to_owned());
