@@ -73,6 +73,18 @@ fn a_region_is_of_the_array_that_was_opened() {
 }
 
 #[test]
+fn what_a_manifest_names_is_of_the_arrays_that_were_there() {
+    let two = Two::new("movie.zarr");
+    let out = two.out("manifests.zarr");
+    manifests(&two.movie, &out, &ManifestOptions::default()).unwrap();
+    let array = Array::open(&out).unwrap();
+    assert!(read_frame(&array, 5).unwrap() == frame(5, 40 * 50 * 2));
+    two.replace();
+    is_told(read_frame(&array, 5));
+    assert!(read_frame(&Array::open(&out).unwrap(), 5).unwrap() == frame(5, 40 * 50 * 2));
+}
+
+#[test]
 fn pieces_are_of_one_recording() {
     let two = Two::new("movie.zarr");
     let array = Array::open(&two.movie).unwrap();

@@ -161,6 +161,21 @@ impl ChunkManifest {
         }
     }
 
+    /// The folders of the arrays whose files it names.
+    pub(crate) fn arrays(&self) -> HashSet<PathBuf> {
+        let mut found = HashSet::new();
+        for file in self.paths.iter().filter_map(|path| self.local(path)) {
+            let mut above = file.ancestors().skip(1);
+            // Of many files, most are in an array that is known.
+            if !above.clone().any(|folder| found.contains(folder))
+                && let Some(array) = above.find(|folder| has_document(folder))
+            {
+                found.insert(array.to_path_buf());
+            }
+        }
+        found
+    }
+
     /// Refuses a file that stands neither in the manifest's own dataset nor in one beside it.
     pub(crate) fn check_near(&self, path: &str, local: &Path) -> Result<()> {
         // What is not there is told by whoever looks for it.

@@ -104,7 +104,11 @@ impl Array {
         stamp: Option<FolderStamp>,
         documents: impl IntoIterator<Item = PathBuf>,
     ) -> Self {
-        Self { origin: stamp.map(|stamp| Origin::new(folder, stamp, documents)), ..self }
+        let mut origin = stamp.map(|stamp| Origin::new(folder, stamp, documents));
+        if let (Some(origin), Some(manifest)) = (&mut origin, &self.manifest) {
+            manifest.arrays().iter().for_each(|array| origin.add(array));
+        }
+        Self { origin, ..self }
     }
 
     /// Refuses what was read of the array if another one has its place by now.
