@@ -4,6 +4,7 @@
 //! would be followed to wherever a link in its middle leads.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
@@ -72,7 +73,11 @@ impl OpenRoot {
     }
 
     fn unlink(&self, path: &Path, flags: AtFlags) -> Result<rustix::io::Result<()>> {
-        let (folder, name) = self.parent(path, false)?;
+        let (folder, name) = match self.parent(path, false) {
+            // Somebody else removed the folder that it was in.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(Err(Errno::NOENT)),
+            found => found?,
+        };
         Ok(unlinkat(folder.as_ref().unwrap_or(&self.folder), name, flags))
     }
 
@@ -106,5 +111,27 @@ fn refused(action: &'static str, path: &Path, error: Errno) -> Error {
     match error {
         Errno::LOOP | Errno::MLINK | Errno::NOTDIR => Error::format(path, BEHIND_A_LINK),
         other => Error::io(action, path, std::io::Error::from(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_same_folders_are_removed_side_by_side() {
+        let parent = tempfile::tempdir().unwrap();
+        let root = OpenRoot::open(parent.path()).unwrap();
+        for _ in 0..100 {
+            let files: Vec<_> = (0..16).map(|file| parent.path().join(format!("a/b/{}/{file}", file % 8))).collect();
+            files.iter().for_each(|file| drop(root.create_file(file).unwrap()));
+            std::thread::scope(|scope| {
+                for half in [files.iter().step_by(2).collect::<Vec<_>>(), files.iter().skip(1).step_by(2).collect()] {
+                    let root = &root;
+                    scope.spawn(move || half.into_iter().try_for_each(|file| root.remove_file(file)).unwrap());
+                }
+            });
+            assert!(!parent.path().join("a").exists());
+        }
     }
 }
