@@ -205,13 +205,13 @@ def test_a_number_is_no_name(tool, told, tmp_path):
     axes = [{"name": HUGE, "type": "space"}, {"name": "x", "type": "space", "unit": float("inf")}]
     image = {**IMAGE, "axes": axes, "name": float("nan")}
     path = group(tmp_path / "a.zarr", ["0"], {"ome": {"version": "0.5", "multiscales": [image]}})
-    said = tool("info", path) + tool("verify", path) + tool("info", "--json", path)
-    assert "\0" not in said and "\\u0000" not in said and '"Infinity"' not in said and "NaN" not in said
+    said = tool("info", path) + tool("verify", path)
+    assert "\0" not in said and "\\u0000" not in said and "Infinity" not in said and "NaN" not in said
     tool("repack", path, tmp_path / "b.zarr", "--dialect", "zarr2-sharded", "--shard", "16,16")
     assert "\0" not in (tmp_path / "b.zarr/.zattrs").read_text()
     image = {**IMAGE, "datasets": [{"path": HUGE}]}
     path = group(tmp_path / "c.zarr", ["0"], {"ome": {"version": "0.5", "multiscales": [image]}})
-    assert "\\u0000" not in tool("verify", path, code=None)
+    assert "\\u0000" not in tool("verify", path)
 
 
 def test_the_path_of_a_manifest_is_no_number(tool, tmp_path):
@@ -220,7 +220,7 @@ def test_the_path_of_a_manifest_is_no_number(tool, tmp_path):
     transformer = {"name": "chunk-manifest-json", "configuration": {"manifest": manifest}}
     edit(tmp_path / "a.zarr/0/zarr.json", lambda said: said.update(storage_transformers=[transformer]))
     said = tool("verify", tmp_path / "a.zarr", code=3)
-    assert "a number, expected a string" in said and "1: " in said
+    assert "a number, expected a string" in said and "1 finding" in said
 
 
 @pytest.mark.parametrize("field, value, words, code", [
