@@ -37,7 +37,7 @@ class Arrays:
 
     def __init__(self, root: Path, configs: Mapping[str, dict[str, Any]]) -> None:
         self.root = root
-        self._staging = root / STAGING
+        self.staging = root / STAGING
         self._dataset: Dataset | None = None
         self.runs: dict[str, Acquisition] = {}
         for key in configs:
@@ -45,9 +45,9 @@ class Arrays:
                 raise ExistsError(17, f"{root / key} already exists; choose another path", str(root / key))
         try:
             if len(configs) == 1:
-                self.runs = {key: create(self._staging, config) for key, config in configs.items()}
+                self.runs = {key: create(self.staging, config) for key, config in configs.items()}
             else:
-                self._dataset = create_dataset(self._staging)
+                self._dataset = create_dataset(self.staging)
                 for at, (key, config) in enumerate(configs.items()):
                     self.runs[key] = self._dataset.acquisition(f"{at}", config)
         except BaseException:
@@ -63,7 +63,7 @@ class Arrays:
 
     def _image(self, key: str) -> Path:
         name = self.runs[key].name
-        return self._staging if name is None else self._staging / name
+        return self.staging if name is None else self.staging / name
 
     def finish(self) -> dict[str, Summary]:
         """End all runs, and move the arrays to their places. Arrays without a frame are left out.
@@ -88,12 +88,12 @@ class Arrays:
         if self._dataset is not None:
             self._dataset._close()
         if first is not None:
-            first.add_note(f"what was saved is in {self._staging}")
+            first.add_note(f"what was saved is in {self.staging}")
             raise first
         for key in summaries:
             _move(self._image(key) / "0", self.root / key)
             self.runs[key]._stored_at = str(self.root / key)
-        shutil.rmtree(self._staging, ignore_errors=True)
+        shutil.rmtree(self.staging, ignore_errors=True)
         return summaries
 
 

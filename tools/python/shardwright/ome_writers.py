@@ -4,14 +4,17 @@
 >>> shardwright.ome_writers.register()
 >>> settings = ome_writers.AcquisitionSettings(root_path="run.ome.zarr", format="shardwright", ...)
 
-The arrays appear at their places when the stream is closed; until then, ``OMEStream.view`` shows what came.
+The arrays appear at their places when the stream is closed; until then, ``OMEStream.view`` shows what came. What is
+given with each frame (``frame_metadata``) stands in documents from then on, as ome-writers has it; until then, it is
+appended to ``.shardwright-live/frame_metadata.jsonl``, a line for each frame, so that a run that is killed leaves it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import IO, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +65,7 @@ class ShardwrightBackend(YaozarrsBackend):  # type: ignore[misc]
         self._runs: Arrays | None = None
         self._views: list[_Resized] = []
         self._sizes: list[tuple[int, int]] = []
+        self._log: IO[str] | None = None
 
     def is_incompatible(self, settings: Any) -> Literal[False] | str:
         """Say why these settings can't be used; False if they can."""
@@ -112,6 +116,19 @@ class ShardwrightBackend(YaozarrsBackend):  # type: ignore[misc]
         view.grow(index)
         self._store_frame_metadata(position_index, index, frame_metadata)
 
+    def _store_frame_metadata(
+        self, position_index: int, index: tuple[int, ...], frame_metadata: dict[str, Any] | None
+    ) -> None:
+        super()._store_frame_metadata(position_index, index, frame_metadata)
+        if not frame_metadata or self._runs is None:
+            return
+        if self._log is None:
+            # Each line is there once it is written, though this process may be killed.
+            self._log = open(self._runs.staging / "frame_metadata.jsonl", "a", buffering=1, encoding="utf-8")
+        # What JSON does not have is an error of ome-writers at the end; it shall not end the run.
+        entry = {"position": position_index, "storage_index": index, **frame_metadata}
+        self._log.write(json.dumps(entry, default=str) + "\n")
+
     def advance(self, indices: Sequence[tuple[int, tuple[int, ...]]]) -> None:
         """Leave frames out: they are the fill value."""
         if self._finalized:
@@ -134,6 +151,8 @@ class ShardwrightBackend(YaozarrsBackend):  # type: ignore[misc]
         """Bring everything to the disk, and the arrays to their places."""
         if not self._finalized and self._runs is not None:
             runs, self._runs = self._runs, None
+            if self._log is not None:
+                self._log.close()
             try:
                 for view in self._views:
                     view.complete()

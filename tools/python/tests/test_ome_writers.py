@@ -75,6 +75,19 @@ def test_positions_channels_and_planes(tmp_path: Path, compression: str | None) 
     assert not (tmp_path / "run.ome.zarr" / ".shardwright-live").exists()
 
 
+def test_what_is_given_with_frames_is_there_before_the_end(tmp_path: Path) -> None:
+    log = tmp_path / "run.ome.zarr" / ".shardwright-live" / "frame_metadata.jsonl"
+    with ome_writers.create_stream(settings(tmp_path / "run.ome.zarr", {"t": 3})) as stream:
+        stream.append(picture(0))
+        assert not log.exists()
+        for number in (1, 2):
+            stream.append(picture(number), frame_metadata={"exposure_ms": number, "filter": "GFP"})
+            # No buffer of this process holds it.
+            entry = json.loads(log.read_text().splitlines()[-1])
+            assert entry == {"position": 0, "storage_index": [number], "exposure_ms": number, "filter": "GFP"}
+    assert not log.exists()
+
+
 def test_frames_that_are_left_out(tmp_path: Path) -> None:
     with ome_writers.create_stream(settings(tmp_path / "run.ome.zarr", {"t": None, "c": 2})) as stream:
         stream.append(picture(0))
