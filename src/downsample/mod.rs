@@ -22,7 +22,7 @@
 //! Zeros of either sign are equal: which of them comes out is not specified. NaNs come out as NaNs, with any payload.
 //!
 //! The loops are plain Rust, which the compiler turns into vectors: once for every processor, and for one- and two-byte
-//! integers again for those with AVX2.
+//! integers again for those with AVX2. For the mode and the median these are written as vectors.
 
 #![allow(unsafe_code)]
 
@@ -31,13 +31,16 @@ mod pixel;
 mod reduction;
 #[cfg(test)]
 mod tests;
+mod value;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use crate::dtype::Dtype;
 use crate::named::named;
 use crate::pixels::Plane;
 use crate::processor::{has_avx2, prefetch_second};
 use pixel::Pixel;
-use reduction::{Decimate, Max, Mean, Median, Min, Mode, Reduction};
+use reduction::{Decimate, Max, Mean, Median, Min, Mode, Reduction, Selection};
 
 /// How several pixels become one. Integers are rounded to the nearest, halves up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,8 +102,8 @@ impl Downsampler {
             Method::Min => kernels::<Min>(dtype, avx2),
             Method::Max => kernels::<Max>(dtype, avx2),
             Method::Decimate => kernels::<Decimate>(dtype, avx2),
-            Method::Mode => kernels::<Mode>(dtype, avx2),
-            Method::Median => kernels::<Median>(dtype, avx2),
+            Method::Mode => selections::<Mode>(dtype, avx2),
+            Method::Median => selections::<Median>(dtype, avx2),
         };
         let rows_read = if method == Method::Decimate { 1 } else { 4 };
         Self { flat, deep, pixel_bytes: dtype.size(), rows_read }
@@ -185,6 +188,21 @@ impl Downsampler {
         }
         assert_eq!(out.len(), columns.div_ceil(2) * self.pixel_bytes, "half of {columns} columns, rounded up");
     }
+}
+
+/// What is chosen by many comparisons.
+fn selections<S: Selection>(dtype: Dtype, avx2: bool) -> (Flat, Deep) {
+    #[cfg(target_arch = "x86_64")]
+    if avx2 {
+        match dtype {
+            Dtype::U8 => return x86::kernels::<u8, S>(),
+            Dtype::I8 => return x86::kernels::<i8, S>(),
+            Dtype::U16 => return x86::kernels::<u16, S>(),
+            Dtype::I16 => return x86::kernels::<i16, S>(),
+            _ => {}
+        }
+    }
+    kernels::<S>(dtype, avx2)
 }
 
 fn kernels<R: Reduction>(dtype: Dtype, avx2: bool) -> (Flat, Deep) {
