@@ -4,6 +4,8 @@
 //! alone.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 /// Lines of memory are this long wherever [`prefetch`] does something.
 const CACHE_LINE: usize = 64;
 
@@ -124,11 +126,11 @@ pub(crate) fn prefetch(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// Asks for memory that is about to be read, in the second cache: of its lines, more can be on their way than to the
-/// first.
-#[inline]
-pub(crate) fn prefetch_second(bytes: &[u8]) {
-    bytes.chunks(CACHE_LINE).for_each(|line| prefetch_line(line.as_ptr().addr()));
+/// Asks for memory that is about to be read, these bytes from an address on, in the second cache: of its lines, more
+/// can be on their way than to the first.
+#[inline(always)]
+pub(crate) fn prefetch_second(start: usize, bytes: Range<usize>) {
+    bytes.step_by(CACHE_LINE).for_each(|at| prefetch_line(start + at));
 }
 
 /// Asks for one line in the second cache. In the first one it would push out what is in use.

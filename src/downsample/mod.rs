@@ -35,6 +35,8 @@ mod value;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use std::ops::Range;
+
 use crate::dtype::Dtype;
 use crate::named::named;
 use crate::pixels::Plane;
@@ -155,29 +157,28 @@ impl Downsampler {
         out_stride: usize,
     ) {
         let Plane { rows, columns, .. } = planes[0];
-        let row_bytes = columns * self.pixel_bytes;
-        let piece_bytes = if self.rows_read.min(2 * PLANES) == 4 { PIECE_BYTES_OF_FOUR } else { PIECE_BYTES };
-        let out_row_bytes = columns.div_ceil(2) * self.pixel_bytes;
-        let piece = |y: usize, at: usize| {
-            let bytes = at..row_bytes.min(at + piece_bytes);
-            let mut piece = [[&[][..]; 2]; PLANES];
-            for (two, plane) in piece.iter_mut().zip(&planes) {
-                two[0] = &plane.row(2 * y, self.pixel_bytes)[bytes.clone()];
-                two[1] = &plane.row((2 * y + 1).min(rows - 1), self.pixel_bytes)[bytes.clone()];
+        let [row_bytes, out_row_bytes] = [columns, columns.div_ceil(2)].map(|columns| columns * self.pixel_bytes);
+        let rows_read = self.rows_read.min(2 * PLANES);
+        let piece_bytes = if rows_read == 4 { PIECE_BYTES_OF_FOUR } else { PIECE_BYTES };
+        let pieces_of_row = row_bytes.div_ceil(piece_bytes).max(1);
+        let pieces_ahead = BYTES_AHEAD / piece_bytes;
+        let (mut ahead_y, mut ahead_at) = (pieces_ahead / pieces_of_row, pieces_ahead % pieces_of_row * piece_bytes);
+        for y in 0..rows.div_ceil(2) {
+            let mut pair = [[&[][..]; 2]; PLANES];
+            for (two, plane) in pair.iter_mut().zip(&planes) {
+                *two = [2 * y, (2 * y + 1).min(rows - 1)].map(|y| plane.row(y, self.pixel_bytes));
             }
-            piece
-        };
-        let pieces = || {
-            let row = |y| (0..row_bytes).step_by(piece_bytes).map(move |at| (y, at));
-            (0..rows.div_ceil(2)).flat_map(row)
-        };
-        let mut ahead = pieces().skip(BYTES_AHEAD / piece_bytes);
-        for (y, at) in pieces() {
-            if let Some((y, at)) = ahead.next() {
-                piece(y, at).as_flattened().iter().take(self.rows_read).for_each(|row| prefetch_second(row));
+            for at in (0..row_bytes).step_by(piece_bytes) {
+                let ahead_end = row_bytes.min(ahead_at + piece_bytes);
+                ask(&planes, 2 * ahead_y, rows_read, ahead_at..ahead_end);
+                (ahead_y, ahead_at) = if ahead_end < row_bytes { (ahead_y, ahead_end) } else { (ahead_y + 1, 0) };
+                let mut piece = pair;
+                for row in piece.as_flattened_mut() {
+                    *row = &row[at..row_bytes.min(at + piece_bytes)];
+                }
+                let places = at / 2..out_row_bytes.min((at + piece_bytes) / 2);
+                kernel(piece, &mut out[y * out_stride..][places]);
             }
-            let places = out_row_bytes.min((at + piece_bytes) / 2) - at / 2;
-            kernel(piece(y, at), &mut out[y * out_stride + at / 2..][..places]);
         }
     }
 
@@ -187,6 +188,21 @@ impl Downsampler {
             assert_eq!(row.len(), columns * self.pixel_bytes, "rows of whole pixels, equally many");
         }
         assert_eq!(out.len(), columns.div_ceil(2) * self.pixel_bytes, "half of {columns} columns, rounded up");
+    }
+}
+
+/// Asks for bytes of two rows of each plane, or of one row alone, if there are such rows. By their addresses: it is done
+/// for every few bytes, and slices would be checked every time.
+#[inline(always)]
+fn ask<const PLANES: usize>(planes: &[Plane<'_>; PLANES], upper: usize, rows_read: usize, bytes: Range<usize>) {
+    let rows = planes[0].rows;
+    if upper >= rows {
+        return;
+    }
+    for nth in 0..rows_read {
+        let plane = &planes[nth / 2];
+        let start = plane.pixels.as_ptr().addr() + (upper + nth % 2).min(rows - 1) * plane.row_stride;
+        prefetch_second(start, bytes.clone());
     }
 }
 
