@@ -76,6 +76,9 @@ named!(Method, "method", {
 const PIECE_BYTES: usize = 1024;
 /// The same where four rows are read, which is faster by shorter pieces (benches/NOTES.md).
 const PIECE_BYTES_OF_FOUR: usize = 256;
+/// The same where two rows are read, as long as these or longer.
+const PIECE_BYTES_OF_LONG: usize = 512;
+const LONG: usize = 4096;
 /// This many bytes before its turn each piece is asked for.
 const BYTES_AHEAD: usize = 4096;
 
@@ -159,7 +162,11 @@ impl Downsampler {
         let Plane { rows, columns, .. } = planes[0];
         let [row_bytes, out_row_bytes] = [columns, columns.div_ceil(2)].map(|columns| columns * self.pixel_bytes);
         let rows_read = self.rows_read.min(2 * PLANES);
-        let piece_bytes = if rows_read == 4 { PIECE_BYTES_OF_FOUR } else { PIECE_BYTES };
+        let piece_bytes = match rows_read {
+            4 => PIECE_BYTES_OF_FOUR,
+            2 if row_bytes >= LONG => PIECE_BYTES_OF_LONG,
+            _ => PIECE_BYTES,
+        };
         let pieces_of_row = row_bytes.div_ceil(piece_bytes).max(1);
         let pieces_ahead = BYTES_AHEAD / piece_bytes;
         let (mut ahead_y, mut ahead_at) = (pieces_ahead / pieces_of_row, pieces_ahead % pieces_of_row * piece_bytes);
