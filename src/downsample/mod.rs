@@ -198,8 +198,8 @@ impl Downsampler {
     }
 }
 
-/// Asks for bytes of two rows of each plane, or of one row alone, if there are such rows. By their addresses: it is done
-/// for every few bytes, and slices would be checked every time.
+/// Asks for bytes of two rows of each plane, or of one row alone, if there are such rows. It goes by addresses, for
+/// slices would be checked for every few bytes.
 #[inline(always)]
 fn ask<const PLANES: usize>(planes: &[Plane<'_>; PLANES], upper: usize, rows_read: usize, bytes: Range<usize>) {
     let rows = planes[0].rows;
@@ -218,14 +218,51 @@ fn selections<S: Selection>(dtype: Dtype, avx2: bool) -> (Flat, Deep) {
     #[cfg(target_arch = "x86_64")]
     if avx2 {
         match dtype {
-            Dtype::U8 => return x86::kernels::<u8, S>(),
-            Dtype::I8 => return x86::kernels::<i8, S>(),
-            Dtype::U16 => return x86::kernels::<u16, S>(),
-            Dtype::I16 => return x86::kernels::<i16, S>(),
+            Dtype::U8 => return avx2_selections::<u8, S>(),
+            Dtype::I8 => return avx2_selections::<i8, S>(),
+            Dtype::U16 => return avx2_selections::<u16, S>(),
+            Dtype::I16 => return avx2_selections::<i16, S>(),
             _ => {}
         }
     }
     kernels::<S>(dtype, avx2)
+}
+
+/// For pixels of one and two bytes, on processors with AVX2.
+#[cfg(target_arch = "x86_64")]
+fn avx2_selections<P: Pixel, S: Selection>() -> (Flat, Deep)
+where
+    x86::Lanes<P>: value::Value,
+{
+    #[target_feature(enable = "avx2")]
+    fn flat_avx2<P: Pixel, S: Selection>(planes: [[&[u8]; 2]; 1], out: &mut [u8])
+    where
+        x86::Lanes<P>: value::Value,
+    {
+        let done = x86::select::<P, S, 1>(planes, out);
+        flat::<P, S>(rest(planes, done), &mut out[done / 2..]);
+    }
+    #[target_feature(enable = "avx2")]
+    fn deep_avx2<P: Pixel, S: Selection>(planes: [[&[u8]; 2]; 2], out: &mut [u8])
+    where
+        x86::Lanes<P>: value::Value,
+    {
+        let done = x86::select::<P, S, 2>(planes, out);
+        deep::<P, S>(rest(planes, done), &mut out[done / 2..]);
+    }
+    // SAFETY: the caller found AVX2.
+    let flat: Flat = |planes, out| unsafe { flat_avx2::<P, S>(planes, out) };
+    // SAFETY: as above.
+    let deep: Deep = |planes, out| unsafe { deep_avx2::<P, S>(planes, out) };
+    (flat, deep)
+}
+
+/// What is left of the rows.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn rest<const PLANES: usize>(mut planes: [[&[u8]; 2]; PLANES], done: usize) -> [[&[u8]; 2]; PLANES] {
+    planes.as_flattened_mut().iter_mut().for_each(|row| *row = &row[done..]);
+    planes
 }
 
 fn kernels<R: Reduction>(dtype: Dtype, avx2: bool) -> (Flat, Deep) {

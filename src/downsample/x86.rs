@@ -8,7 +8,6 @@ use std::ops::{BitAnd, BitOr};
 use super::pixel::Pixel;
 use super::reduction::Selection;
 use super::value::Value;
-use super::{Deep, Flat, deep, flat};
 
 /// Bytes of a row that are read at once, and those of the result.
 const BLOCK: usize = 64;
@@ -96,43 +95,12 @@ fn lanes<P>(vector: __m256i) -> Lanes<P> {
     Lanes(vector, PhantomData)
 }
 
-/// For pixels of one and two bytes, on processors with AVX2.
-pub(super) fn kernels<P: Pixel, S: Selection>() -> (Flat, Deep)
-where
-    Lanes<P>: Value,
-{
-    #[target_feature(enable = "avx2")]
-    fn flat_avx2<P: Pixel, S: Selection>(planes: [[&[u8]; 2]; 1], out: &mut [u8])
-    where
-        Lanes<P>: Value,
-    {
-        let done = select::<P, S, 1>(planes, out);
-        flat::<P, S>(rest(planes, done), &mut out[done / 2..]);
-    }
-    #[target_feature(enable = "avx2")]
-    fn deep_avx2<P: Pixel, S: Selection>(planes: [[&[u8]; 2]; 2], out: &mut [u8])
-    where
-        Lanes<P>: Value,
-    {
-        let done = select::<P, S, 2>(planes, out);
-        deep::<P, S>(rest(planes, done), &mut out[done / 2..]);
-    }
-    // SAFETY: the caller found AVX2.
-    let flat: Flat = |planes, out| unsafe { flat_avx2::<P, S>(planes, out) };
-    // SAFETY: as above.
-    let deep: Deep = |planes, out| unsafe { deep_avx2::<P, S>(planes, out) };
-    (flat, deep)
-}
-
-#[inline(always)]
-fn rest<const PLANES: usize>(mut planes: [[&[u8]; 2]; PLANES], done: usize) -> [[&[u8]; 2]; PLANES] {
-    planes.as_flattened_mut().iter_mut().for_each(|row| *row = &row[done..]);
-    planes
-}
-
 /// Reduces all pairs of the rows if they fill a block, and gives how many bytes of a row these are.
 #[target_feature(enable = "avx2")]
-fn select<P: Pixel, S: Selection, const PLANES: usize>(mut planes: [[&[u8]; 2]; PLANES], out: &mut [u8]) -> usize
+pub(super) fn select<P: Pixel, S: Selection, const PLANES: usize>(
+    mut planes: [[&[u8]; 2]; PLANES],
+    out: &mut [u8],
+) -> usize
 where
     Lanes<P>: Value,
 {
