@@ -96,6 +96,7 @@ fn lanes<P>(vector: __m256i) -> Lanes<P> {
 }
 
 /// Reduces all pairs of the rows if they fill a block, and gives how many bytes of a row these are.
+#[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn select<P: Pixel, S: Selection, const PLANES: usize>(
     mut planes: [[&[u8]; 2]; PLANES],
@@ -127,6 +128,7 @@ where
 
 /// The pixels of even and those of odd columns: of the first half of the block in every other lane, of the second half
 /// in the lanes between. A pixel is brought into the lane beside its own by where it is read from.
+#[inline]
 #[target_feature(enable = "avx2")]
 fn columns<P>(block: &[u8; BLOCK]) -> [Lanes<P>; 2] {
     let second = if size_of::<P>() == 1 { _mm256_set1_epi16(-1 << 8) } else { _mm256_set1_epi32(-1 << 16) };
@@ -137,6 +139,7 @@ fn columns<P>(block: &[u8; BLOCK]) -> [Lanes<P>; 2] {
 }
 
 /// Writes what became of the two halves of a block one after the other.
+#[inline]
 #[target_feature(enable = "avx2")]
 fn place<P>(pixels: Lanes<P>, out: &mut [u8; PLACES]) {
     let halves = if size_of::<P>() == 1 {
