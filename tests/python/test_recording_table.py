@@ -177,6 +177,18 @@ def several_images(folder):
     yield path, [], 2
 
 
+@row("TIFF stacks of tifffile in one file")
+def several_arrays(folder):
+    path = folder / "in.tif"
+    with tifffile.TiffWriter(path) as tif:
+        tif.write(volume(5, 20, 30), metadata={"axes": "ZYX"}, **GRAY)
+        tif.write(volume(2, 4, 20, 30), metadata={"axes": "TCYX"}, **GRAY)
+    with tifffile.TiffFile(path) as tif:
+        for number, series in enumerate(tif.series):
+            yield path, ["--series", number], in_order(series.asarray(), series.axes)
+    yield path, [], 2
+
+
 @row("Micro-Manager image stack")
 def micro_manager(folder):
     path = folder / "run_MMStack_Pos0.ome.tif"

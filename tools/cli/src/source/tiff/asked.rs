@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use shardwright::words;
+
 use super::super::listing::name_some;
 use super::super::why::refused;
 use crate::args::Series;
@@ -37,4 +39,44 @@ impl Asked<'_> {
         );
         Err(refused(folder, why))
     }
+}
+
+/// Images that a list names.
+const LISTED_MAX: usize = 100;
+
+/// A line for each image.
+pub(super) fn list(images: impl Iterator<Item = String>) -> String {
+    let mut lines = String::new();
+    for (number, image) in images.enumerate() {
+        if number == LISTED_MAX {
+            return lines + "\n  …";
+        }
+        lines += &format!("\n  {number}: {image}");
+    }
+    lines
+}
+
+/// The image that is asked for of `count`, which `images` lists; `None`: nobody has said which.
+pub(super) fn choose(
+    series: Option<Series>,
+    count: usize,
+    path: &Path,
+    images: impl Fn() -> String,
+) -> Result<Option<usize>, Failure> {
+    match series {
+        Some(Series::All(at)) => Ok(Some(at.min(count - 1))),
+        Some(Series::Number(number)) if number < count as u64 => Ok(Some(number as usize)),
+        Some(Series::Number(number)) => {
+            let why =
+                format!("--series {number}: {} has {}:{}", path.display(), words::count(count, "image"), images());
+            Err(Failure::Usage(why))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Says which images there are to choose from.
+pub(super) fn refuse_several(count: usize, path: &Path, images: impl Fn() -> String) -> Failure {
+    let (path, images) = (path.display(), images());
+    Failure::Usage(format!("{path} holds {count} images; choose one with --series N, or --series all:{images}"))
 }

@@ -201,8 +201,17 @@ impl Ifd {
 
     /// A text, up to its first zero byte.
     pub(crate) fn text(&self, bytes: &mut TiffBytes, tag: u16) -> Option<String> {
-        let field = self.field(tag).filter(|field| matches!(field.kind, 1 | 2 | 7))?;
-        let (value, _) = self.value(bytes, field, u64::MAX).ok()?;
+        self.text_of(bytes, self.field(tag)?)
+    }
+
+    /// The same of all fields that have this tag.
+    pub(crate) fn texts(&self, bytes: &mut TiffBytes, tag: u16) -> Vec<String> {
+        let fields = self.fields.iter().filter(|field| field.tag == tag);
+        fields.filter_map(|&field| self.text_of(bytes, field)).collect()
+    }
+
+    fn text_of(&self, bytes: &mut TiffBytes, field: IfdField) -> Option<String> {
+        let (value, _) = self.value(bytes, field, u64::MAX).ok().filter(|_| matches!(field.kind, 1 | 2 | 7))?;
         let value = value.split(|&byte| byte == 0).next().unwrap_or_default();
         // ImageJ writes Latin-1 where it means µ.
         Some(match str::from_utf8(value) {

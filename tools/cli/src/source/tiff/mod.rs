@@ -16,6 +16,7 @@ mod pages;
 pub(crate) mod planes;
 mod scanimage;
 mod shaped;
+mod shaped_description;
 mod slides;
 pub(crate) mod stack;
 #[cfg(test)]
@@ -48,8 +49,7 @@ fn read(stack: Stack, asked: Asked) -> Result<PlaneReader, Failure> {
     } else if let Some(index) = mmstack::MmIndex::of(&stack.path)? {
         index.find(stack, asked)?
     } else {
-        refuse_series(asked.series, &stack.path)?;
-        find_alone(stack)?
+        find_alone(stack, asked.series)?
     };
     found.notes.sort_unstable();
     found.notes.dedup();
@@ -69,12 +69,13 @@ pub(crate) fn is_of_set(stack: &Stack) -> Result<bool, Failure> {
 }
 
 /// A file that says nothing of others.
-fn find_alone(mut stack: Stack) -> Result<RecordingFacts, Failure> {
+fn find_alone(mut stack: Stack, series: Option<Series>) -> Result<RecordingFacts, Failure> {
+    if let Some(shaped) = stack.entries[0].shaped.clone() {
+        return shaped::find(stack, shaped, series);
+    }
+    refuse_series(series, &stack.path)?;
     if let Some(imagej) = imagej::ImageJ::parse(&stack.description) {
         return imagej.find(stack);
-    }
-    if let Some(shaped) = shaped::parse(&stack.description) {
-        return shaped::find(shaped, stack);
     }
     if let Some(info) = stack.lsm.take() {
         return lsm::find(stack, &info);

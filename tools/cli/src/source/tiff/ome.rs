@@ -7,13 +7,13 @@ use super::super::axes::{Axes, OuterAxis};
 use super::super::files::{sibling, stays_inside};
 use super::super::listing::{folder_of, tiff_files};
 use super::super::why::{Why, cannot};
-use super::asked::Asked;
+use super::asked::{self, Asked, list, refuse_several};
 use super::mmstack;
 use super::ome_xml::{Ome, OmeImage, TiffDataBlock, is_ome};
 use super::pages::{in_order, refuse_series};
 use super::planes::{PlaneReader, PlaneSource, RecordingFacts};
 use super::stack::Stack;
-use shardwright::words::{self, IS, count_that, of_number};
+use shardwright::words::{IS, count_that, of_number};
 
 use crate::args::Series;
 use crate::failure::Failure;
@@ -109,18 +109,10 @@ fn choose<'a>(
     asked: Asked,
 ) -> Result<Result<Choice<'a>, String>, Failure> {
     let count = ome.images.len();
-    let list = || {
-        let lines = ome.images.iter().enumerate().map(|(number, image)| format!("\n  {number}: {}", label(image)));
-        lines.collect::<String>()
-    };
+    let images = || list(ome.images.iter().map(label));
     let mut notes = Vec::new();
-    let number = match asked.series {
-        Some(Series::All(at)) => at.min(count - 1),
-        Some(Series::Number(number)) if number < count as u64 => number as usize,
-        Some(Series::Number(number)) => {
-            let why = format!("--series {number}: {} has {}:{}", path.display(), words::count(count, "image"), list());
-            return Err(Failure::Usage(why));
-        }
+    let number = match asked::choose(asked.series, count, path, images)? {
+        Some(number) => number,
         None if count == 1 => 0,
         None => {
             // A folder is meant with all that is in it.
@@ -131,12 +123,7 @@ fn choose<'a>(
             let here = (0..count).filter(|&number| ome.images[number].as_ref().is_ok_and(is_here));
             let here: Vec<_> = here.take(2).collect();
             let [number] = here[..] else {
-                let why = format!(
-                    "{} holds {count} images; choose one with --series N, or --series all:{}",
-                    path.display(),
-                    list()
-                );
-                return Err(Failure::Usage(why));
+                return Err(refuse_several(count, path, images));
             };
             let is_there = |image: &OmeImage| stack.is_some_and(|stack| is_beside(stack, image));
             let mut others = ome.images.iter().enumerate().filter(|(other, _)| *other != number);

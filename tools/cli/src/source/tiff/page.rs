@@ -186,6 +186,43 @@ impl Page {
         let shared = before.filter(|before| *before.form == form).map(|before| before.form.clone());
         Ok(Self { form: shared.unwrap_or_else(|| Arc::new(form)), place })
     }
+
+    /// The image of one sample of a planar page, as a page of its own.
+    pub(crate) fn sample(&self, sample: u64) -> Self {
+        let shape = self.form.shape;
+        let form = PixelEncoding { shape: Shape { samples: 1, ..shape }, is_planar: false, ..(*self.form).clone() };
+        let place = match &self.place {
+            PageData::Together(offset) => PageData::Together(offset + sample * shape.frame_bytes()),
+            PageData::Pieces(pieces) => {
+                let each = pieces.len() / shape.samples as usize;
+                PageData::Pieces(pieces[sample as usize * each..][..each].into())
+            }
+        };
+        Self { form: Arc::new(form), place }
+    }
+
+    /// Bytes of a page whose pixels are together.
+    fn bytes(&self) -> u64 {
+        self.form.shape.frame_bytes() * self.form.shape.samples
+    }
+
+    /// How many pages like this one lie in a file of `len` bytes from this one on, one after the other; 1 if it is not
+    /// of that kind.
+    pub(crate) fn planes_behind(&self, len: u64) -> u64 {
+        match &self.place {
+            PageData::Together(offset) => len.saturating_sub(*offset) / self.bytes(),
+            PageData::Pieces(_) => 1,
+        }
+    }
+
+    /// Page `number` of these.
+    pub(crate) fn behind(&self, number: u64) -> Self {
+        let place = match &self.place {
+            PageData::Together(offset) => PageData::Together(offset + number * self.bytes()),
+            pieces => pieces.clone(),
+        };
+        Self { place, ..self.clone() }
+    }
 }
 
 impl PixelEncoding {

@@ -4,35 +4,48 @@ use std::path::Path;
 
 use super::super::axes::Axes;
 use super::super::why::cannot;
-use super::planes::RecordingFacts;
+use super::planes::{PlaneSource, RecordingFacts};
 use super::stack::Stack;
 use crate::args::Series;
 use crate::failure::Failure;
 
 /// The pages of a file in their order, as the planes of `axes`. Planes without a page are missing.
-pub(super) fn in_order(mut stack: Stack, axes: Axes) -> Result<RecordingFacts, Failure> {
+pub(super) fn in_order(stack: Stack, axes: Axes) -> Result<RecordingFacts, Failure> {
     let pages: Vec<_> = stack.full_pages().collect();
-    let mut planes = RecordingFacts::room(&axes, pages.len() as u64).map_err(|why| cannot("read", &stack.path, why))?;
-    for (plane, page) in planes.iter_mut().zip(pages) {
-        *plane = Some(stack.plane(0, page)?);
+    let there = stack.planes(&pages)?;
+    laid(stack, there, axes)
+}
+
+/// These planes of a file, as the first ones of `axes`.
+pub(super) fn laid(mut stack: Stack, there: Vec<PlaneSource>, axes: Axes) -> Result<RecordingFacts, Failure> {
+    let mut planes = RecordingFacts::room(&axes, there.len() as u64).map_err(|why| cannot("read", &stack.path, why))?;
+    for (plane, there) in planes.iter_mut().zip(there) {
+        *plane = Some(there);
     }
     let (notes, defect) = (stack.notes(), stack.defect.take());
     Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect, series: vec![0] })
 }
 
 /// The planes of a file with one page, which lie one after the other from where the page's pixels begin.
-pub(super) fn behind_first(mut stack: Stack, axes: Axes, wanted: u64) -> Result<RecordingFacts, Failure> {
-    let there = stack.planes_behind_first(wanted);
-    let mut planes = RecordingFacts::room(&axes, there).map_err(|why| cannot("read", &stack.path, why))?;
-    for (plane, number) in planes.iter_mut().zip(0..there) {
-        *plane = Some(stack.plane_behind_first(number)?);
-    }
+pub(super) fn behind_first(stack: Stack, axes: Axes, wanted: u64) -> Result<RecordingFacts, Failure> {
+    let first = stack.plane(0, 0)?;
+    behind(stack, &first, axes, wanted)
+}
+
+/// The same of the planes that begin with this one.
+pub(super) fn behind(
+    mut stack: Stack,
+    first: &PlaneSource,
+    axes: Axes,
+    wanted: u64,
+) -> Result<RecordingFacts, Failure> {
+    let there = first.page.planes_behind(stack.len).min(wanted);
     if there < wanted {
         let why = format!("it holds {there} of the {wanted} planes that it claims");
         stack.defect = Some(cannot("read", &stack.path, why).to_string());
     }
-    let (notes, defect) = (stack.notes(), stack.defect.take());
-    Ok(RecordingFacts { axes, files: vec![stack.path], planes, notes, defect, series: vec![0] })
+    let planes = (0..there).map(|number| PlaneSource { page: first.page.behind(number), ..first.clone() });
+    laid(stack, planes.collect(), axes)
 }
 
 /// A file with one image has no series to choose from.

@@ -7,8 +7,9 @@ use super::super::recording::CameraRegion;
 use super::super::why::{Why, cannot, refused};
 use super::ifd::{Ifd, TiffBytes, TiffHeader};
 use super::imagej_channels;
-use super::page::{Page, PageData, tag};
+use super::page::{Page, tag};
 use super::planes::PlaneSource;
+use super::shaped_description::ShapedDescription;
 use shardwright::Channel;
 use shardwright::words::{IS, count_that};
 
@@ -22,6 +23,8 @@ pub(crate) struct StackPage {
     pub(crate) is_reduced: bool,
     /// Where its directory is.
     pub(crate) offset: u64,
+    /// What tifffile says of the array that begins here, in a file of which the first page says such.
+    pub(crate) shaped: Option<ShapedDescription>,
     /// The part of the sensor that Micro-Manager names for it, if it does for the first page.
     region: Option<CameraRegion>,
 }
@@ -127,7 +130,11 @@ impl Stack {
         let says_region = self.entries.first().is_none_or(|first| first.region.is_some());
         let said = says_region.then(|| ifd.text(bytes, tag::MICRO_MANAGER)).flatten();
         let region = said.and_then(|text| CameraRegion::of_metadata(text.as_bytes()));
-        self.entries.push(StackPage { page, is_reduced, offset, region });
+        let is_shaped = self.entries.first().is_none_or(|first| first.shaped.is_some());
+        let texts = if is_shaped { ifd.texts(bytes, tag::DESCRIPTION) } else { Vec::new() };
+        // tifffile puts its own behind the caller's.
+        let shaped = texts.iter().find_map(|text| ShapedDescription::parse(text));
+        self.entries.push(StackPage { page, is_reduced, offset, shaped, region });
     }
 
     /// The page `number`, counted along the chain, as a plane of the file `file` in a list.
@@ -149,25 +156,9 @@ impl Stack {
         (0..self.entries.len()).filter(|&number| !self.entries[number].is_reduced)
     }
 
-    /// How many planes of the first page's size lie in the file from that page on, one after the other; 1 if it is not
-    /// of that kind.
-    pub(crate) fn planes_behind_first(&self, wanted: u64) -> u64 {
-        match &self.entries[0].page {
-            Ok(Page { form, place: PageData::Together(offset) }) => {
-                let bytes = form.shape.frame_bytes() * form.shape.samples;
-                (self.len.saturating_sub(*offset) / bytes).min(wanted)
-            }
-            _ => 1,
-        }
-    }
-
-    /// Plane `number` behind the first page, which must be of that kind.
-    pub(crate) fn plane_behind_first(&self, number: u64) -> Result<PlaneSource, Failure> {
-        let mut plane = self.plane(0, 0)?;
-        if let PageData::Together(offset) = &mut plane.page.place {
-            *offset += number * plane.page.form.shape.frame_bytes() * plane.page.form.shape.samples;
-        }
-        Ok(plane)
+    /// The same of several pages.
+    pub(crate) fn planes(&self, numbers: &[usize]) -> Result<Vec<PlaneSource>, Failure> {
+        numbers.iter().map(|&number| self.plane(0, number)).collect()
     }
 
     /// What is to be said of pages that are left out.
