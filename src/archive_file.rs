@@ -29,6 +29,34 @@ pub(crate) fn is_archive_name(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION))
 }
 
+/// Refuses a path below a folder that is not there and would be called as an archive is: readers take such a name for one
+/// file. So is refused a name that is the ending alone. `field`: what the caller calls the path.
+///
+/// # Errors
+///
+/// [`Error::Config`].
+pub fn refuse_archive_folder(field: &'static str, path: &Path) -> Result<()> {
+    let is_ending = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix('.'));
+        name.is_some_and(|name| name.eq_ignore_ascii_case(EXTENSION))
+    };
+    let refuse = |reason: String| Err(Error::config(field, path.display(), reason));
+    if is_ending(path) {
+        return refuse("an .ozx needs a name before its ending, such as run.ozx".to_owned());
+    }
+    let would_be_made = |above: &&Path| {
+        let is_missing = || fs::symlink_metadata(above).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        (is_archive_name(above) || is_ending(above)) && is_missing()
+    };
+    match path.ancestors().skip(1).find(would_be_made).map(Path::display) {
+        Some(above) => refuse(format!(
+            "{above} would be a folder, but what is called .ozx is one file: give {above} itself to a dataset, whose \
+             array is then {above}/0, or choose another folder"
+        )),
+        None => Ok(()),
+    }
+}
+
 pub(crate) fn check_dialect(dialect: Dialect) -> Result<()> {
     if rules(dialect).is_tree {
         return Ok(());

@@ -33,7 +33,7 @@ use collection::Collection;
 use documents::Documents;
 use uuid::random_uuid;
 
-use crate::archive_file::{ArchiveFile, check_dialect, is_archive_name};
+use crate::archive_file::{ArchiveFile, check_dialect, is_archive_name, refuse_archive_folder};
 use crate::config::{Config, Dialect, Plate, StorageKind};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
@@ -78,6 +78,7 @@ impl Root {
     }
 
     fn create_at(path: &Path, at_key: bool, overwrite: bool, several: bool) -> Result<Self> {
+        refuse_archive_folder("path", path)?;
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
         let suffix = &hex(&uuid)[..8];
         let location = match is_archive_name(path) {

@@ -131,6 +131,28 @@ def test_a_folder_is_not_called_like_a_file(told, tmp_path, options):
     assert str(tmp_path / "o.ozx") in message and not (tmp_path / "o.zip").exists()
 
 
+def test_no_folder_is_called_like_an_archive(told, tool, tmp_path):
+    camera = ["--camera", "8x8xu8", "--frames", 1]
+    told("replay", "synthetic", tmp_path / "a.zarr", *camera, "--no-sync")
+    for below in ["new.ozx/0", "new.OZX/x/run.zarr", ".ozx/0", ".ozx", "deep/new.ozx/run.ozx"]:
+        out = tmp_path / below
+        calls = [["replay", "synthetic", out, *camera], ["replay", "synthetic", out, *camera, "--plate", "1x1"],
+                 ["repack", tmp_path / "a.zarr", out], ["manifest", tmp_path / "a.zarr", out]]  # fmt: skip
+        if below != ".ozx":
+            calls += [["replay", "synthetic", out.parent, *camera, "--key", out.name]] if "x/0" in below else []
+            calls += [["export", tmp_path / "a.zarr/0", out.with_name("o.npy")]]
+        for call in calls:
+            error = told(*call, code=2)["error"]
+            assert ".ozx" in error["message"].lower() or "--key" in call, (call, error)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr"]
+    message = told("replay", "synthetic", tmp_path / "new.ozx/0", *camera, code=2)["error"]["message"]
+    assert f"give {tmp_path / 'new.ozx'} itself" in message
+    # A folder that is there is somebody's own.
+    (tmp_path / "theirs.ozx").mkdir()
+    told("replay", "synthetic", tmp_path / "theirs.ozx/run.zarr", *camera, "--no-sync")
+    tool("verify", tmp_path / "theirs.ozx/run.zarr")
+
+
 def test_an_output_within_another_dataset_is_refused_alike_by_all_commands(told, datasets, tmp_path):
     one, other = datasets
     group = tmp_path / "g.zarr"

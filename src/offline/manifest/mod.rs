@@ -25,6 +25,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::archive_file::refuse_archive_folder;
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Result};
 use crate::format::consolidated;
@@ -306,6 +307,7 @@ fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
         );
         return Err(Error::config("out", out.display(), reason));
     }
+    refuse_archive_folder("out", out)?;
     check_manifest_place(out, options.overwrite)
 }
 

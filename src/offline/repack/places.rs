@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::change::Change;
-use crate::archive_file::{check_dialect, is_archive_name};
+use crate::archive_file::{check_dialect, is_archive_name, refuse_archive_folder};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::folder::refuse_file;
@@ -43,6 +43,7 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
         return refused("lies in the dataset that is repacked; choose a path beside it");
     }
     refuse_within_array("out", out)?;
+    refuse_archive_folder("out", out)?;
     match out.parent() {
         Some(parent) if !parent.is_dir() => {
             fs::create_dir_all(parent).map_err(|error| match parent.ancestors().any(Path::is_file) {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use shardwright::offline::is_dataset;
+use shardwright::offline::{is_dataset, refuse_archive_folder};
 
 use crate::failure::{Failure, Fault};
 
@@ -32,6 +32,7 @@ pub(crate) fn refuse_unusable(output: &Path) -> Result<(), Failure> {
         let help = format!("it is a file, so there can't be {} in it: choose another path", output.display());
         return Err(Failure::exists(file, &help));
     }
+    refuse_archive_folder("out", output)?;
     match output.metadata() {
         Ok(there) if !there.is_file() && !there.is_dir() => {
             Err(Failure::exists(output, "it is neither a file nor a folder, and never replaced: choose another path"))
