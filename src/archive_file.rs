@@ -29,8 +29,8 @@ pub(crate) fn is_archive_name(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION))
 }
 
-/// Refuses a path below a folder that is not there and would be called as an archive is: readers take such a name for one
-/// file. So is refused a name that is the ending alone. `field`: what the caller calls the path.
+/// Refuses a path below a folder that is not there and would be called as an archive is: readers take such a name for
+/// one file. So is refused a name that is the ending alone. `field`: what the caller calls the path.
 ///
 /// # Errors
 ///

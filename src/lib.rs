@@ -100,6 +100,8 @@ pub use acquisition::append::Appended;
 pub use acquisition::dataset::Dataset;
 pub use acquisition::end::Unfinished;
 pub use aligned_memory::RingBuffers;
+#[doc(hidden)]
+pub use archive_file::refuse_archive_folder;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,
     ImageLabel, IndexLocation, LabelColor, LabelProperties, ManifestForm, OmeVersion, PixelFormat, Placement, Plate,

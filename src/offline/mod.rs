@@ -30,8 +30,6 @@ mod stale;
 pub mod store;
 mod verify;
 
-#[doc(hidden)]
-pub use crate::archive_file::refuse_archive_folder;
 #[doc(inline)]
 pub use crate::downsample::Method as PyramidMethod;
 pub use crate::fs::links::follow_links_anywhere;

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use shardwright::offline::{is_dataset, refuse_archive_folder};
+use shardwright::offline::is_dataset;
+use shardwright::refuse_archive_folder;
 
 use crate::failure::{Failure, Fault};
 
