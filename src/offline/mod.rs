@@ -19,6 +19,7 @@ mod lost;
 mod manifest;
 mod not_fetched;
 mod notes;
+mod ome_xml;
 mod progress;
 mod promises;
 mod pyramid;

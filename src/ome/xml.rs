@@ -164,7 +164,7 @@ pub(crate) fn unknown_units(dims: &[Dim]) -> Vec<String> {
 }
 
 /// Text for an XML attribute. Characters that XML 1.0 can't hold at all become U+FFFD.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

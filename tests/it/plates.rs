@@ -170,6 +170,25 @@ fn what_is_no_field_of_the_plate_is_refused_and_leaves_nothing() {
 }
 
 #[test]
+fn xml_that_somebody_has_changed_stays_as_it_is_and_so_does_the_list_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (live, left) = (folder.path().join("live"), folder.path().join("left.ome.zarr"));
+    let dataset = Dataset::create(&live).unwrap().with_plate(Plate::new(1, 2)).unwrap();
+    let runs = dataset.acquisitions(["A/1/0", "A/2/0"].map(|name| (name, config(None)))).unwrap();
+    write(&runs[0], 0, 3);
+    written(&runs[0], 3);
+    restore(&left, &files(&live));
+    let file = left.join("OME/METADATA.ome.xml");
+    let xml = fs::read_to_string(&file).unwrap().replace("</OME>", "<Plate><ImageRef ID=\"Image:1\"/></Plate></OME>");
+    fs::write(&file, &xml).unwrap();
+    recovered(&left, true).unwrap();
+    assert_eq!(paths(&ome(&left)["plate"]["wells"]), ["A/1"]);
+    assert_eq!(ome(&left.join("OME"))["series"], json!(["A/1/0", "A/2/0"]));
+    assert_eq!(fs::read_to_string(&file).unwrap(), xml.replacen("SizeT=\"1\"", "SizeT=\"3\"", 1));
+    assert!(recovered(&left, true).unwrap().documents.is_empty(), "nothing is left to do");
+}
+
+#[test]
 fn a_plate_whose_writer_was_killed_is_recovered_with_the_wells_that_have_frames() {
     let folder = tempfile::tempdir().unwrap();
     let (live, left) = (folder.path().join("live"), folder.path().join("left.ome.zarr"));
@@ -180,6 +199,15 @@ fn a_plate_whose_writer_was_killed_is_recovered_with_the_wells_that_have_frames(
         written(run, frames);
     }
     restore(&left, &files(&live));
+    let described = |path: &Path| -> Vec<String> {
+        let xml = fs::read_to_string(path.join("OME/METADATA.ome.xml")).unwrap();
+        xml.split("<Image ").skip(1).map(|image| image.split('"').nth(3).unwrap().to_owned()).collect()
+    };
+    let all = ["B/1/0", "A/2/0", "A/2/1", "A/1/0"];
+    assert_eq!(
+        (ome(&left.join("OME"))["series"].clone(), described(&left)),
+        (json!(all), all.map(String::from).into())
+    );
     assert_eq!(paths(&ome(&left)["plate"]["wells"]), ["A/1", "A/2", "B/1"], "those that had begun");
     let found = recovered(&left, true).unwrap();
     let frames = |path: &str| found.images.iter().find(|image| image.path == path).unwrap().frames;
@@ -188,6 +216,11 @@ fn a_plate_whose_writer_was_killed_is_recovered_with_the_wells_that_have_frames(
     let plate = &ome(&left)["plate"];
     assert_eq!((paths(&plate["wells"]), &plate["field_count"]), (vec!["A/2", "B/1"], &json!(1)));
     assert_eq!(paths(&ome(&left.join("A/2"))["well"]["images"]), ["0"]);
+    let lists = |path: &Path| (ome(&path.join("OME"))["series"].clone(), described(path));
+    let expected = (json!(["B/1/0", "A/2/0"]), vec!["B/1/0".to_owned(), "A/2/0".to_owned()]);
+    assert_eq!(lists(&left), expected);
+    let xml = fs::read_to_string(left.join("OME/METADATA.ome.xml")).unwrap();
+    assert!(xml.contains("SizeT=\"6\"") && xml.contains("SizeT=\"3\""), "{xml}");
     assert!(recovered(&left, true).unwrap().documents.is_empty(), "nothing is left to do");
     let read = |name: &str| Array::open(left.join(name).join("0")).unwrap().read_all().unwrap();
     assert_eq!(read("B/1/0"), (0..6).flat_map(|number| frame(number, FRAME_BYTES)).collect::<Vec<_>>());
@@ -195,4 +228,5 @@ fn a_plate_whose_writer_was_killed_is_recovered_with_the_wells_that_have_frames(
     // What went on has the wells that were written.
     assert_eq!(paths(&ome(&live)["plate"]["wells"]), ["A/2", "B/1"]);
     assert_eq!(ome(&live.join("A/2"))["well"]["images"], json!([{"path": "0"}]));
+    assert_eq!(lists(&live), expected);
 }

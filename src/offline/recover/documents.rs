@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::image::ImagePlan;
 use super::source::name;
-use crate::config::DimKind;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::keys::RECORDS;
@@ -14,8 +13,6 @@ use crate::format::provenance::{Ending, ProvenanceMut};
 use crate::fs::document;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
-use crate::ome::multiscales;
-use crate::ome::xml;
 
 /// A document that is replaced as a whole.
 #[derive(Debug)]
@@ -37,7 +34,6 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
             records(root, tree, plan, &mut changes)?;
         }
     }
-    sizes(root, tree, images, &mut changes)?;
     Ok(changes)
 }
 
@@ -88,57 +84,4 @@ pub(super) fn edit(
         }
     }
     Ok(())
-}
-
-/// The sizes of several images in OME-XML: the one of the dimension that grew.
-fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<DocumentChange>) -> Result<()> {
-    let path = root.join(xml::PATH);
-    let series = tree.group("OME").and_then(|group| group.attributes.pointer("/ome/series")?.as_array());
-    let is_link = path.is_symlink();
-    let Some(series) = series.filter(|_| !is_link) else { return Ok(()) };
-    let Ok(Some(before)) = document::bytes(&path, document::XML_BYTES_MAX) else { return Ok(()) };
-    let Ok(before) = String::from_utf8(before) else { return Ok(()) };
-    let mut after = before.clone();
-    for plan in images.iter().filter(|plan| plan.is_incomplete()) {
-        let number = series.iter().position(|name| name.as_str() == Some(&plan.image.group.name));
-        let image = multiscales::images(&plan.image.group.attributes["ome"]).next();
-        let size = match image.and_then(|image| image.axes().next()?.kind) {
-            Some(DimKind::Time) => "SizeT",
-            Some(DimKind::Space) => "SizeZ",
-            _ => continue,
-        };
-        if let (Some(number), [length, _, _, ..]) = (number, &plan.shape()[..]) {
-            after = with_size(&after, number, size, (*length).max(1)).unwrap_or(after);
-        }
-    }
-    if after != before {
-        changes.push(DocumentChange { key: xml::PATH.to_owned(), bytes: after.into_bytes() });
-    }
-    Ok(())
-}
-
-/// The XML with another value for an attribute of an image's `Pixels`.
-fn with_size(xml: &str, image: usize, attribute: &str, value: u64) -> Option<String> {
-    let tag = xml.find(&format!("<Pixels ID=\"Pixels:{image}\""))?;
-    let end = tag + xml[tag..].find('>')?;
-    let start = format!(" {attribute}=\"");
-    let from = tag + xml[tag..end].find(&start)? + start.len();
-    let to = from + xml[from..end].find('"')?;
-    Some(format!("{}{value}{}", &xml[..from], &xml[to..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_size_of_the_image_changes() {
-        let xml =
-            r#"<Pixels ID="Pixels:0" SizeZ="1" SizeT="1"><C/></Pixels><Pixels ID="Pixels:1" SizeZ="1" SizeT="1">"#;
-        let expected =
-            r#"<Pixels ID="Pixels:0" SizeZ="1" SizeT="1"><C/></Pixels><Pixels ID="Pixels:1" SizeZ="1" SizeT="37">"#;
-        assert_eq!(with_size(xml, 1, "SizeT", 37).as_deref(), Some(expected));
-        assert_eq!(with_size(xml, 2, "SizeT", 37), None);
-        assert_eq!(with_size("<Pixels ID=\"Pixels:0\" SizeT=\"1", 0, "SizeT", 3), None);
-    }
 }

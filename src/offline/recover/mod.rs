@@ -11,6 +11,7 @@ mod image;
 mod records;
 mod report;
 mod room;
+mod series;
 mod shard;
 mod source;
 mod target;
@@ -256,7 +257,8 @@ fn plan<'a>(
     }
     let images = planned;
     let mut documents = documents::changes(root, tree, &images)?;
-    wells::changes(root, tree, &images, &mut documents)?;
+    let gone = wells::changes(root, tree, &images, &mut documents)?;
+    series::changes(root, tree, &images, &gone, &mut documents)?;
     Ok(RecoveryPlan { images, documents })
 }
 

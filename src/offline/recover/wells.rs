@@ -18,15 +18,21 @@ use crate::ome::multiscales::list;
 use crate::ome::plate::keep_fields;
 use crate::ome::scene::keep_in_scene;
 
-/// Takes images without any frame out of the lists of wells, and wells without any other out of the plate's.
-pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<DocumentChange>) -> Result<()> {
+/// Takes images without any frame out of the lists of wells, and wells without any other out of the plate's. Returns
+/// the names of all that no well is to list.
+pub(super) fn changes<'a>(
+    root: &Path,
+    tree: &Tree,
+    images: &'a [ImagePlan],
+    changes: &mut Vec<DocumentChange>,
+) -> Result<Vec<&'a str>> {
     let Some(plate) = tree.group("").filter(|group| group.attributes.pointer("/ome/plate").is_some()) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let has_none = |plan: &&ImagePlan| plan.is_incomplete() && plan.frames.end == plan.frames.missing_count;
     let empty: Vec<&str> = images.iter().filter(has_none).map(|plan| plan.image.group.name.as_str()).collect();
     if empty.is_empty() {
-        return Ok(());
+        return Ok(empty);
     }
     // The fields that are left, by wells.
     let mut left: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -40,7 +46,7 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &
     }
     // A list of nothing is not allowed.
     if left.values().all(Vec::is_empty) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     for (path, fields) in left.iter().filter(|(_, fields)| !fields.is_empty()) {
         let Some(group) = tree.group(path) else { continue };
@@ -52,5 +58,6 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &
     }
     edit(root, &plate.document, changes, |document| {
         keep_fields(&mut document["attributes"]["ome"]["plate"], &left);
-    })
+    })?;
+    Ok(empty)
 }

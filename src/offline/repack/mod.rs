@@ -31,7 +31,6 @@ pub(super) mod lock;
 mod missing;
 mod nodes;
 mod ome_lists;
-mod ome_xml;
 mod options;
 mod order;
 mod pack;

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::groups::{COLLECTION, OME, RepackedGroup, has_attributes, without_attributes};
 use super::left_out::LeftOut;
-use super::ome_xml::without_images;
 use crate::error::Result;
 use crate::format::zarr3;
 use crate::fs::document;
 use crate::offline::hierarchy::below;
+use crate::offline::ome_xml::without_images;
 use crate::ome::multiscales;
 
 /// The file in the group of a collection that describes its images in the order in which the group lists them.

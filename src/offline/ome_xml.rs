@@ -1,12 +1,20 @@
 //! OME-XML from which images are cut out: the rest stays as it is, character for character.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-/// The text without the elements `Image` at these places; `None` where it has fewer of them, or where something
-/// else in it speaks of these, or where they can't be told from the rest.
+/// An element `Image`, with attributes as they are written.
+pub(super) struct ImageElement {
+    pub(super) place: Range<usize>,
+    id: Option<String>,
+    pub(super) name: Option<String>,
+}
+
+/// The text without the elements `Image` at these places; `None` where it has fewer or more than `images` of them, or
+/// where something else in it speaks of these, or where they can't be told from the rest.
 pub(super) fn without_images(xml: &str, images: usize, gone: &[usize]) -> Option<String> {
     if let Some(rest) = xml.strip_prefix('\u{feff}') {
         // The reader's places don't count it.
@@ -16,28 +24,31 @@ pub(super) fn without_images(xml: &str, images: usize, gone: &[usize]) -> Option
     let mut out = String::with_capacity(xml.len());
     let mut copied = 0;
     for &at in gone {
-        let (place, _) = elements.get(at)?;
+        let ImageElement { place, .. } = elements.get(at)?;
         out.push_str(&xml[copied..place.start]);
         copied = place.end;
     }
     out.push_str(&xml[copied..]);
-    let is_referred = |at: &usize| {
-        let id = elements[*at].1.as_ref();
-        id.is_none_or(|id| out.contains(&format!("\"{id}\"")) || out.contains(&format!("'{id}'")))
-    };
-    (!gone.iter().any(is_referred)).then_some(out)
+    let quotes = ['"', '\''];
+    let id = |at: &usize| elements[*at].id.as_deref().filter(|id| !id.contains(quotes));
+    let gone: HashSet<&str> = gone.iter().map(id).collect::<Option<_>>()?;
+    (!out.split(quotes).any(|part| gone.contains(part))).then_some(out)
 }
 
-/// Where the elements `Image` stand, none of which lies in another, and their attributes `ID` as they are written.
-fn elements(xml: &str) -> Option<Vec<(Range<usize>, Option<String>)>> {
+/// The elements `Image`, none of which lies in another.
+pub(super) fn elements(xml: &str) -> Option<Vec<ImageElement>> {
     let mut reader = Reader::from_str(xml);
     // All else may be as it is.
     let config = reader.config_mut();
     (config.check_end_names, config.allow_unmatched_ends, config.allow_dangling_amp) = (false, true, true);
-    let id = |tag: &BytesStart<'_>| {
+    let attribute = |tag: &BytesStart<'_>, key: &str| {
         let mut attributes = tag.attributes();
-        let id = attributes.with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == "ID");
-        id.map(|id| id.value.into_owned())
+        let found = attributes.with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == key);
+        found.map(|found| found.value.into_owned())
+    };
+    let element = |place: Range<usize>, tag: &BytesStart<'_>| {
+        let [id, name] = ["ID", "Name"].map(|key| attribute(tag, key));
+        ImageElement { place, id, name }
     };
     let (mut found, mut open) = (Vec::new(), None::<(usize, BytesStart<'_>)>);
     loop {
@@ -58,11 +69,11 @@ fn elements(xml: &str) -> Option<Vec<(Range<usize>, Option<String>)>> {
         open = match (event, open) {
             (Event::Start(tag), None) => Some((start, tag)),
             (Event::Empty(tag), None) => {
-                found.push((start..end, id(&tag)));
+                found.push(element(start..end, &tag));
                 None
             }
             (Event::End(tag), Some((begun, of))) if tag.name() == of.name() => {
-                found.push((begun..end, id(&of)));
+                found.push(element(begun..end, &of));
                 None
             }
             _ => return None,
