@@ -24,9 +24,10 @@ pub(super) fn notes_of_frames(own: &Provenance) -> Vec<String> {
     let missing = own.frames_missing;
     let missing = (missing > 0).then(|| {
         format!(
-            "{} missing, and {} as the fill value",
+            // After a kill, or a loss that was given up, most of a frame may be there.
+            "{} missing or {} chunks; what is missing reads as the fill value",
             count_that(missing, "frame", IS),
-            of_number(&missing, ["reads", "read"])
+            of_number(&missing, ["lacks", "lack"])
         )
     });
     missing.into_iter().chain(own.shortfall()).collect()
