@@ -211,7 +211,7 @@ typedef uint32_t sw_pyramid;
 // Dimensions that are as long in all levels, as a sum.
 typedef uint32_t sw_keep;
 
-// When planes are halved along z, too.
+// When planes are halved along z, too: the last dimension before y and x, if it is one of space.
 typedef uint32_t sw_depth;
 
 // What arrives, how it is stored, and with which resources.
@@ -366,8 +366,9 @@ typedef struct sw_config {
     // The version of OME-Zarr's metadata; all images of a dataset have the same. Other than 0.5 only of
     // SW_DIALECT_ZARR3. Default SW_OME_0_5.
     sw_ome ome;
-    // Levels that are written while frames come, each half as large as the one before, with rings that take a third
-    // more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
+    // Levels that are written while frames come, each half as large as the one before in the last two dimensions, y
+    // and x, with rings that take a third more memory in all. Refused where a dimension is called x, y or z and
+    // another has its place. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     sw_pyramid pyramid;
     // The number of levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most.
     // This and the next two only with a `pyramid`.
@@ -948,10 +949,10 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // The most frequent, of several the smallest: for labels.
 #define SW_PYRAMID_MODE 6
 
-// The rows are not halved.
+// The rows are not halved: the last dimension but one, y.
 #define SW_KEEP_Y 1
 
-// The columns are not halved.
+// The columns are not halved: the last dimension, x.
 #define SW_KEEP_X 2
 
 // 0.5: axes, and a scale and a translation for each level.
@@ -964,7 +965,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // Never.
 #define SW_DEPTH_NEVER 0
 
-// At every level, as long as there are several planes.
+// At every level as long as there are several planes; where z has no end while frames come, at every level, however
+// few planes come.
 #define SW_DEPTH_ALWAYS 1
 
 // From the level on at which planes are no further apart than pixels are.

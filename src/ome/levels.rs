@@ -24,6 +24,28 @@ impl Level {
     }
 }
 
+/// Why dimensions with these names get no levels: what is halved goes by places, the last two as y and x, and with
+/// `depth` the one before as z, and one of these three has another place. Other names say nothing.
+pub(crate) fn misplaced<'a>(names: impl IntoIterator<Item = &'a str>, depth: Depth) -> Option<String> {
+    let names: Vec<&str> = names.into_iter().collect();
+    // Counted from the end, because only there are places what dimensions mean.
+    let place = |wanted: &str| names.iter().rev().position(|name| name.eq_ignore_ascii_case(wanted));
+    let z = place("z");
+    let is_z_right = z.is_none_or(|z| if depth == Depth::Never { z >= 2 } else { z == 2 });
+    if place("x").is_none_or(|x| x == 0) && place("y").is_none_or(|y| y == 1) && is_z_right {
+        return None;
+    }
+    let (before, expected) = match z {
+        Some(_) => (", and the one before as z where that is asked for", "z, y, x"),
+        None => ("", "y, x"),
+    };
+    let names = names.join(", ");
+    Some(format!(
+        "levels halve the last two dimensions as y and x{before}, and the dimensions stand in the order {names}; \
+         expected one that ends with {expected}"
+    ))
+}
+
 /// How far pixels are apart in z, y and x, in numbers that can be compared.
 pub(crate) type Distances = [f64; 3];
 
@@ -130,6 +152,22 @@ mod tests {
         let two = Downsampling { levels: Some(2), ..downsampling };
         assert_eq!(shapes(&[3, 5, 1], &two), [[3, 3, 1], [3, 2, 1]]);
         assert_eq!(shapes(&[3, 2, 1], &two), [[3, 1, 1]]);
+    }
+
+    #[test]
+    fn names_in_another_order_are_told_with_the_expected_one() {
+        let told = |names: &str, depth| misplaced(names.split(' '), depth);
+        for names in ["y x", "t c z y x", "Z Y X", "t row column", "row x", "y column", "depth y x"] {
+            assert_eq!(told(names, Depth::Always), None, "{names}");
+        }
+        let message = told("t c x y", Depth::Never).unwrap();
+        assert!(message.ends_with("in the order t, c, x, y; expected one that ends with y, x"), "{message}");
+        for names in ["x y z", "y x z", "x z y", "t z y", "t Y Z", "x column", "row y", "z row", "row z"] {
+            assert!(told(names, Depth::Never).unwrap().contains("y, x"), "{names}");
+        }
+        // Of no account as long as it is not halved.
+        assert_eq!(told("z w y x", Depth::Never), None);
+        assert!(told("z w y x", Depth::Auto).unwrap().ends_with("ends with z, y, x"));
     }
 
     #[test]

@@ -55,6 +55,9 @@ fn check(config: &Config, downsampling: &Downsampling) -> Result<()> {
             format!("levels are OME-Zarr's, which can't describe this: {why}"),
         );
     }
+    if let Some(why) = ome::levels::misplaced(config.dims.iter().map(|dim| dim.name.as_str()), downsampling.depth) {
+        return refuse(downsampling.method.to_string(), why);
+    }
     match downsampling.levels {
         Some(0) => return Err(Error::config("pyramid.levels", 0, "at least one is made; leave the pyramid out")),
         Some(count) if count > LEVELS_MAX => {
@@ -206,6 +209,8 @@ mod tests {
         assert!(message.contains("only zarr3"), "{message}");
         let message = refused(|config| config.dims[1].kind = DimKind::Other);
         assert!(message.contains("1 of the dimensions"), "{message}");
+        let message = refused(|config| config.dims.swap(1, 2));
+        assert!(message.contains("in the order t, x, y; expected one that ends with y, x"), "{message}");
         for (downsampling, blamed) in [
             (Downsampling { levels: Some(0), ..Downsampling::default() }, "pyramid.levels = 0: "),
             (Downsampling { levels: Some(33), ..Downsampling::default() }, "pyramid.levels = 33: "),

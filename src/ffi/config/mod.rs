@@ -186,9 +186,9 @@ pub const SW_PYRAMID_MODE: sw_pyramid = 6;
 
 /// Dimensions that are as long in all levels, as a sum.
 pub type sw_keep = u32;
-/// The rows are not halved.
+/// The rows are not halved: the last dimension but one, y.
 pub const SW_KEEP_Y: sw_keep = 1;
-/// The columns are not halved.
+/// The columns are not halved: the last dimension, x.
 pub const SW_KEEP_X: sw_keep = 2;
 
 /// A version of OME-Zarr's metadata.
@@ -199,11 +199,12 @@ pub const SW_OME_0_5: sw_ome = 0;
 /// put beside each other by a scene of their dataset, or of their well.
 pub const SW_OME_0_6: sw_ome = 1;
 
-/// When planes are halved along z, too.
+/// When planes are halved along z, too: the last dimension before y and x, if it is one of space.
 pub type sw_depth = u32;
 /// Never.
 pub const SW_DEPTH_NEVER: sw_depth = 0;
-/// At every level, as long as there are several planes.
+/// At every level as long as there are several planes; where z has no end while frames come, at every level, however
+/// few planes come.
 pub const SW_DEPTH_ALWAYS: sw_depth = 1;
 /// From the level on at which planes are no further apart than pixels are.
 pub const SW_DEPTH_AUTO: sw_depth = 2;
@@ -445,8 +446,9 @@ pub struct sw_config {
     /// The version of OME-Zarr's metadata; all images of a dataset have the same. Other than 0.5 only of
     /// SW_DIALECT_ZARR3. Default SW_OME_0_5.
     pub ome: sw_ome,
-    /// Levels that are written while frames come, each half as large as the one before, with rings that take a third
-    /// more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
+    /// Levels that are written while frames come, each half as large as the one before in the last two dimensions, y
+    /// and x, with rings that take a third more memory in all. Refused where a dimension is called x, y or z and
+    /// another has its place. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     pub pyramid: sw_pyramid,
     /// The number of levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most.
     /// This and the next two only with a `pyramid`.

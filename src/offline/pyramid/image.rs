@@ -35,6 +35,8 @@ pub(super) struct MultiscaleImage {
     pub(super) datasets: Vec<String>,
     /// Paths that other images of the same document name.
     pub(super) others: Vec<String>,
+    /// What its axes are called.
+    axes: Vec<String>,
     grid: PixelGrid,
     /// Where what is said of all levels leads to from there. It goes on to be said of them.
     beyond: PixelGrid,
@@ -146,13 +148,17 @@ impl MultiscaleImage {
         };
         let depth = is_space(3).then(|| [dims - 3, dims - 2, dims - 1].map(length));
         let output = image.output();
+        let axes = axes.iter().map(|axis| axis.name.unwrap_or_default().to_owned()).collect();
         let root = root.to_path_buf();
-        Ok(Self { name, root, finest, datasets, others, grid, beyond, output, depth, is_label })
+        Ok(Self { name, root, finest, datasets, others, axes, grid, beyond, output, depth, is_label })
     }
 
     /// The levels beside level 0. `own`: of each in turn, attributes that are to be its own.
     pub(super) fn levels(&self, options: &PyramidOptions, own: &[Map<String, Value>]) -> Result<Vec<NewLevel>> {
         let downsampling = options.downsampling();
+        if let Some(why) = levels::misplaced(self.axes.iter().map(String::as_str), downsampling.depth) {
+            return Err(Error::config("axes", self.axes.join(", "), why));
+        }
         let depth = self.depth.as_ref().map(|lengths| levels::distances(lengths, &downsampling)).transpose();
         let depth = depth.map_err(|reason| Error::config("depth", downsampling.depth, reason))?;
         let mut shape = self.finest.shape().to_vec();

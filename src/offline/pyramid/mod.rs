@@ -70,18 +70,20 @@ impl Pyramid {
     /// Looks at the image of OME-Zarr 0.5 or 0.6 at `path`, or the only one below, and checks what is asked for;
     /// nothing is written yet.
     ///
-    /// Every level is made of the one before, as during an acquisition, by 2 in y and x and perhaps in z, and has the
-    /// chunks, shards and codecs of level 0. Where lengths are odd, the last pixels are made of those that are there.
+    /// Every level is made of the one before, as during an acquisition, by 2 in the last two dimensions, y and x, and
+    /// perhaps in z before them, and has the chunks, shards and codecs of level 0. Where lengths are odd, the last
+    /// pixels are made of those that are there.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] when there is no image, or several; [`Error::Exists`] when it has levels already and is to
     /// get others (those of an earlier call with the same options are no error, and nothing is made then), unless the
     /// options say to overwrite, or when something that it does not list has the name of a new one; [`Error::Locked`]
-    /// when somebody writes the dataset; [`Error::Config`] for a memory that is too small, and for distances that can't
-    /// be compared; [`Error::Unsupported`] for other formats and elements that can't be halved; [`Error::Format`] when
-    /// what is there can't be read, or chunks that its writer counted are not there; [`Error::Unfinished`] when its
-    /// writer did not finish; [`Error::Conflict`] when a level that is replaced holds more than it may.
+    /// when somebody writes the dataset; [`Error::Config`] for a memory that is too small, for distances that can't be
+    /// compared, and for axes whose names are x, y or z where others are halved; [`Error::Unsupported`] for other
+    /// formats and elements that can't be halved; [`Error::Format`] when what is there can't be read, or chunks that
+    /// its writer counted are not there; [`Error::Unfinished`] when its writer did not finish; [`Error::Conflict`] when
+    /// a level that is replaced holds more than it may.
     pub fn new(path: impl AsRef<Path>, options: &PyramidOptions) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();

@@ -16,7 +16,7 @@ pub struct PyramidOptions {
     /// The number of levels beside level 0, as far as there is something to halve in y or x. `None`: until y and x have
     /// 256 pixels at most.
     pub levels: Option<usize>,
-    /// Whether z is halved, too.
+    /// Whether z is halved, too: the last dimension before y and x, if it is one of space.
     pub depth: Depth,
     /// Replace levels that are there.
     pub overwrite: bool,

@@ -375,9 +375,10 @@ mod tests {
     }
 
     /// Fields that only programs set.
-    const WITHOUT_OPTION: [&str; 33] = [
+    const WITHOUT_OPTION: [&str; 34] = [
         "acquisition_order",
         "attribute",
+        "axes",
         "channels",
         "channels.color",
         "channels.window",

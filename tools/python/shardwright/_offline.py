@@ -158,7 +158,7 @@ def pyramid(
     progress: Progress = False,
     **options: Any,
 ) -> Report:
-    """Add smaller levels to an image of OME-Zarr in Zarr v3.
+    """Add smaller levels to an image of OME-Zarr in Zarr v3, each half as large in its last two axes, y and x.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def pyramid(
     levels : int, optional
         Levels beside level 0. By default until y and x have 256 pixels at most.
     depth : str
-        Whether z is halved, too.
+        Whether z is halved, too: the last axis before y and x, if it is one of space.
     progress : bool or callable
         As of ``verify``.
     **options

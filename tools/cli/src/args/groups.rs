@@ -220,8 +220,8 @@ pub(crate) struct RunArgs {
     /// compressed, unless it is made in a map
     #[arg(long, default_value = "auto", value_parser = one_of(Placement::ALL, Placement::name))]
     pub(crate) placement: Placement,
-    /// Write smaller levels while frames come, each half as large as the one before: how pixels become one [default:
-    /// none]
+    /// Write smaller levels while frames come, each half as large as the one before in y and x, the last two
+    /// dimensions: how pixels become one [default: none]
     #[arg(long, value_name = "METHOD", value_parser = one_of_or_none(PyramidMethod::ALL, PyramidMethod::name))]
     pub(crate) pyramid: Option<OrNone<PyramidMethod>>,
     /// With --pyramid, the number of levels beside level 0 [default: until y and x have 256 pixels at most]

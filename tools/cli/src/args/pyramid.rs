@@ -9,7 +9,7 @@ use super::groups::{ReportArgs, TrustArgs, WorkArgs};
 use super::help;
 use super::values::{FROM_0, number, one_of};
 
-/// Add smaller levels to an image of OME-Zarr, each half as large in y and x as the one before
+/// Add smaller levels to an image of OME-Zarr, each half as large as the one before in y and x, its last two axes
 #[derive(Debug, Args)]
 #[command(after_help = help::pyramid())]
 pub(crate) struct PyramidArgs {
