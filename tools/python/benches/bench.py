@@ -34,7 +34,7 @@ import shardwright as sw
 
 Loop = Callable[[Path, int, int], float]
 #: Edges of frames and their number where acquire-zarr is the rival.
-RIVAL_CASES = ((64, 100_000), (512, 4_000), (2048, 256))
+RIVAL_CASES = ((64, 1_000_000), (512, 4_000), (2048, 256))
 
 
 def config(edge: int, **more: Any) -> dict[str, Any]:
