@@ -106,11 +106,13 @@ pub(crate) use paths::*;
 
 #[cfg(feature = "offline")]
 mod paths {
+    use std::collections::HashSet;
     use std::fs::{self, File};
+    use std::io;
     use std::path::{Path, PathBuf};
     use std::sync::{Arc, Mutex};
 
-    use super::{BTreeMap, Entry, FileExt, directory};
+    use super::{BTreeMap, Entry, FileExt, Kind, crc32_at, directory, header_at};
     use crate::error::{Error, Result};
     use crate::format::zip::Content;
     use crate::format::zip::local::{FIXED_BYTES, NAME_BYTES_MAX};
@@ -118,6 +120,8 @@ mod paths {
     use crate::fs::identity::Identity;
     use crate::sync::Unpoisoned;
 
+    /// What is said of an entry that has another CRC-32.
+    pub(crate) const CHANGED: &str = "is not what its archive has a checksum of";
     /// Archives that stay open for the next look.
     const KEPT_MAX: usize = 16;
     /// Names of which it is told what is wrong with the archive, rather than that there is no dataset.
@@ -152,6 +156,14 @@ mod paths {
         pub(crate) entries: BTreeMap<String, Entry>,
         /// Where entries end at the latest.
         pub(crate) end: u64,
+        /// The entries, by the places of their headers, that were read and are what the archive has a checksum of.
+        right: Mutex<HashSet<u64>>,
+    }
+
+    impl OpenArchive {
+        pub(crate) fn new(file: File, entries: BTreeMap<String, Entry>, end: u64) -> Self {
+            Self { file: Arc::new(file), entries, end, right: Mutex::default() }
+        }
     }
 
     #[derive(Debug, Clone)]
@@ -169,6 +181,45 @@ mod paths {
         pub(crate) file: Arc<File>,
         pub(crate) at: u64,
         pub(crate) entry: Entry,
+    }
+
+    /// The CRC-32 that an archive has of an entry, which is stored as it is.
+    #[derive(Debug)]
+    pub(crate) struct EntryChecksum {
+        archive: Arc<OpenArchive>,
+        at: u64,
+        entry: Entry,
+        /// It is compared once, whoever asks meanwhile.
+        turn: Mutex<()>,
+    }
+
+    impl EntryChecksum {
+        /// Whether it is this one.
+        pub(crate) fn is(&self, crc32: u32) -> bool {
+            self.entry.content.crc32 == crc32
+        }
+
+        /// Whether it is that of the entry's bytes, which are read for it, unless that was done since the archive was
+        /// opened.
+        pub(crate) fn holds(&self) -> io::Result<bool> {
+            let _turn = self.turn.lock().unpoisoned();
+            let right = || self.archive.right.lock().unpoisoned();
+            if right().contains(&self.entry.header_at) {
+                return Ok(true);
+            }
+            let holds = self.is(crc32_at(&self.archive.file, self.at, self.entry.content.len)?);
+            if holds {
+                right().insert(self.entry.header_at);
+            }
+            Ok(holds)
+        }
+
+        /// Whether it is a shard's that was written live. While its writer is at work, or after a kill, the checksum
+        /// may be that of an earlier state; headers vouch for its chunks.
+        pub(crate) fn is_of_live_shard(&self) -> io::Result<bool> {
+            let header = header_at(&self.archive.file, self.entry.header_at, self.archive.end)?;
+            Ok(header.is_some_and(|header| header.origin.kind == Kind::Growing))
+        }
     }
 
     /// Where in an archive a path leads; `None` where no part of it is one.
@@ -209,7 +260,7 @@ mod paths {
             }
             Err(_) => return Ok(None),
         };
-        let archive = Arc::new(OpenArchive { file: Arc::new(file), entries, end });
+        let archive = Arc::new(OpenArchive::new(file, entries, end));
         let mut kept = kept();
         kept.retain(|kept| kept.path != path || kept.pinned);
         while kept.len() >= KEPT_MAX {
@@ -297,13 +348,18 @@ mod paths {
 
         /// The file's bytes, which may be compressed; `None` where there is no file.
         pub(crate) fn open(&self) -> Result<Option<Part>> {
-            let OpenArchive { file, entries, end } = &*self.archive;
+            let OpenArchive { file, entries, end, .. } = &*self.archive;
             let Some(entry) = entries.get(&self.key) else { return Ok(None) };
             let mut header = vec![0; (FIXED_BYTES + self.key.len()).min(FIXED_BYTES + 4 * NAME_BYTES_MAX)];
             let read = file.read_exact_at(&mut header, entry.header_at);
             read.map_err(|error| Error::io("read", &self.root, error))?;
             let at = data_at(&header, &self.key, entry, *end).map_err(|reason| Error::format(&self.root, reason))?;
             Ok(Some(Part { file: file.clone(), at, entry: *entry }))
+        }
+
+        /// The checksum of a part of the archive.
+        pub(crate) fn checksum(&self, part: &Part) -> EntryChecksum {
+            EntryChecksum { archive: self.archive.clone(), at: part.at, entry: part.entry, turn: Mutex::default() }
         }
     }
 
@@ -317,8 +373,8 @@ mod paths {
             let folder = tempfile::tempdir().unwrap();
             let path = |number: usize| folder.path().join(format!("{number}.ozx"));
             fs::write(path(0), "cut off").unwrap();
-            let file = Arc::new(File::open(path(0)).unwrap());
-            let shown = pin(&path(0), OpenArchive { file, entries: BTreeMap::new(), end: 0 }).unwrap();
+            let file = File::open(path(0)).unwrap();
+            let shown = pin(&path(0), OpenArchive::new(file, BTreeMap::new(), 0)).unwrap();
             for other in 1..=2 * KEPT_MAX {
                 fs::write(path(other), [&b"PK\x05\x06"[..], &[0; 18]].concat()).unwrap();
                 assert!(find(&path(other)).unwrap().is_some());

@@ -94,7 +94,7 @@ fn in_archive(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
         bytes = raw;
     }
     if Content::of(&bytes) != content {
-        return Err(Error::format(path, "is not what its archive has a checksum of"));
+        return Err(Error::format(path, archives::CHANGED));
     }
     Ok(Some(bytes))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::archives::{self, Part};
+use super::archives::{self, EntryChecksum, Part};
 use super::identity::Identity;
 use super::{document, links, system};
 use crate::error::{Error, Result};
@@ -25,6 +25,8 @@ pub(crate) struct OpenFile {
     pub(crate) disk_bytes: u64,
     /// When it, or the archive that it is in, was changed last.
     pub(crate) modified: (i64, i64),
+    /// What an archive has of a range of it, and nobody has compared yet.
+    pub(crate) checksum: Option<EntryChecksum>,
 }
 
 /// Opens a regular file for reading; `None` when there is none.
@@ -43,7 +45,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     let (len, disk_bytes, modified) = (metadata.len(), system::disk_bytes(&metadata), system::modified(&metadata));
-    Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes, modified }))
+    Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes, modified, checksum: None }))
 }
 
 /// Whether an error is about one file or folder, of which others say nothing: what it holds, or that the system or the
@@ -76,9 +78,11 @@ pub(crate) fn not_a_folder(path: &Path) -> Error {
 
 fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
     let Some(place) = archives::find(path)? else { return Ok(None) };
-    let Some(Part { file, at, entry }) = place.open()? else {
+    let Some(part) = place.open()? else {
         return if place.is_folder() { Err(Error::format(path, "is not a regular file")) } else { Ok(None) };
     };
+    let checksum = Some(place.checksum(&part));
+    let Part { file, at, entry } = part;
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     let modified = system::modified(&metadata);
     if entry.method != Method::Stored {
@@ -86,12 +90,12 @@ fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
         let Some(bytes) = document::bytes(path, document::DOCUMENT_BYTES_MAX)? else { return Ok(None) };
         let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", path, error))?;
         let (len, disk_bytes) = (bytes.len() as u64, system::disk_bytes(&metadata));
-        return Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes, modified }));
+        return Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes, modified, checksum: None }));
     }
     let len = entry.content.len;
     // Its share: what it takes itself is not told.
     let share = u128::from(system::disk_bytes(&metadata)) * u128::from(len) / u128::from(metadata.len().max(1));
-    Ok(Some(OpenFile { file, at, len, disk_bytes: share as u64, modified }))
+    Ok(Some(OpenFile { file, at, len, disk_bytes: share as u64, modified, checksum }))
 }
 
 /// What is where a path leads in an archive, if the system finds nothing there because of one.

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use shardwright::offline::Array;
+use shardwright::offline::{Array, Finding, Repack, RepackOptions, Severity};
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dataset, Dialect, Dim, Dtype, Error, IndexLocation, ManifestForm,
     Placement, StorageKind,
 };
 
 use crate::common::child::{child_path, in_child};
-use crate::common::stopped::{commit, finished, layouts, small, sound};
+use crate::common::stopped::{check, commit, finished, layouts, small, sound};
 use crate::common::storage::wait_until;
 use crate::common::zip;
 use crate::common::{frame, movie_config, on_disk, recovered, tiny};
@@ -19,6 +19,13 @@ use crate::common::{frame, movie_config, on_disk, recovered, tiny};
 fn pixels(path: &Path) -> (Vec<u64>, Vec<u8>) {
     let array = Array::open(path).unwrap();
     (array.shape().to_vec(), array.read_all().unwrap())
+}
+
+/// The paths of what is damaged, and why.
+fn damage(path: &Path) -> Vec<(String, String)> {
+    let is_damage = |finding: &Finding| finding.severity == Severity::Damage;
+    let damage = check(path).findings.into_iter().filter(is_damage);
+    damage.map(|finding| (finding.path, finding.what)).collect()
 }
 
 fn names(path: &Path) -> Vec<String> {
@@ -388,4 +395,52 @@ fn no_shard_loses_pixels_to_the_room_of_a_dark_one() {
             (0..300).zip(found.chunks(BYTES)).filter(|(number, found)| **found != pixels_of(*number)).collect();
         assert!(wrong.is_empty(), "frames {:?}", wrong.iter().map(|(number, _)| number).collect::<Vec<_>>());
     }
+}
+
+/// Until a recovery, its directory has checksums of open shards as they were at the last checkpoint.
+#[test]
+fn an_archive_whose_writer_was_killed_is_not_damaged_by_checksums_of_open_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, killed] = ["run.ozx", "killed.ozx"].map(|name| folder.path().join(name));
+    let dims = vec![Dim::time(None).chunk(1).shard(64), Dim::y(16), Dim::x(16)];
+    let config = Config { dims, checkpoint_every: Duration::from_millis(200), sync: true, ..tiny(None, 32) };
+    let dataset = Dataset::create(&path).unwrap();
+    let images = ["left", "right"].map(|name| dataset.acquisition(name, config.clone()).unwrap());
+    let shard = || "left/0/c/0/0/0".to_owned();
+    let mut taken = 0;
+    wait_until("the checksum of an open shard is an old one", || {
+        images.iter().for_each(|image| assert_eq!(image.append(&frame(taken, 256)).unwrap().frames, 1));
+        taken += 1;
+        std::thread::sleep(Duration::from_millis(20));
+        let is_durable = images.iter().all(|image| image.stats().frames_durable > 0);
+        fs::copy(&path, &killed).unwrap();
+        is_durable && zip::wrong(&killed).contains(&shard())
+    });
+    images.into_iter().for_each(Acquisition::abort);
+    drop(dataset);
+    // What came since is told of, and that is all.
+    let told = damage(&killed);
+    assert!(told.iter().all(|(_, what)| what.contains("recover brings")), "{told:?}");
+    let (shape, read) = pixels(&killed.join("left"));
+    for (number, found) in (0..).zip(read.chunks(256)) {
+        // The last one may not have been in its shard yet.
+        assert!(found == frame(number, 256) || (number > 0 && found == [0; 256]), "frame {number}");
+    }
+    // Nobody looks at the chunks of an array that is not chosen.
+    for (name, skip) in [("all.zarr", vec![]), ("right.zarr", vec!["left/0".to_owned()])] {
+        let copy = folder.path().join(name);
+        let options = RepackOptions { skip, incomplete: true, ..RepackOptions::default() };
+        Repack::new(&killed, Some(&copy), &options).unwrap().run().unwrap();
+        assert!(pixels(&copy.join("left")) == (shape.clone(), read.clone()), "{name}");
+    }
+    assert!(recovered(&killed, true).unwrap().is_needed());
+    assert_eq!(zip::wrong(&killed), [""; 0]);
+    sound(&killed);
+    // From then on, they are right, and what differs from them is damage.
+    let mut bytes = fs::read(&killed).unwrap();
+    let name_at = bytes.windows(shard().len()).rposition(|name| name == shard().as_bytes()).unwrap();
+    bytes[name_at - 46 + 16] ^= 1;
+    let changed = folder.path().join("changed.ozx");
+    fs::write(&changed, bytes).unwrap();
+    assert_eq!(damage(&changed), [(shard(), "is not what its archive has a checksum of".to_owned())]);
 }

@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::index::table::{Table, TableLayout};
 use crate::format::precomputed::GZIP;
+use crate::format::zip::crc32;
+use crate::fs::archives::{self, EntryChecksum};
 use crate::fs::look::{self, OpenFile};
 use crate::fs::system::{self, FileExt};
 use crate::offline::array::memory;
@@ -30,15 +32,20 @@ pub(crate) struct ShardFile {
     modified: (i64, i64),
     /// The part of it that is meant, if a manifest names no more.
     part: Option<Range>,
+    /// What an archive has of all of it.
+    checksum: Option<EntryChecksum>,
+    /// The caller compares that.
+    is_compared: bool,
 }
 
 impl ShardFile {
     /// Opens a file for reading; `None` when there is none.
     pub(crate) fn open(path: PathBuf) -> Result<Option<Self>> {
         let opened = look::open(&path)?;
-        let found = |OpenFile { file, at, len, disk_bytes, modified }| Self {
+        let found = |OpenFile { file, at, len, disk_bytes, modified, checksum }| Self {
             disk_bytes,
             modified,
+            checksum,
             ..Self::part_of(path, file, at, len)
         };
         Ok(opened.map(found))
@@ -46,7 +53,8 @@ impl ShardFile {
 
     /// `len` bytes of an open file, such as those of an entry of an archive.
     pub(crate) fn part_of(path: PathBuf, file: Arc<File>, at: u64, len: u64) -> Self {
-        Self { path, file, at, len, packed_len: None, disk_bytes: len, modified: (0, 0), part: None }
+        let (packed_len, part, checksum, is_compared) = Default::default();
+        Self { path, file, at, len, packed_len, disk_bytes: len, modified: (0, 0), part, checksum, is_compared }
     }
 
     /// Opens a file that is compressed as a whole, and decompresses it: it looks as if it were not. `bytes_max`: of it
@@ -123,6 +131,38 @@ impl ShardFile {
 
     pub(crate) fn is_part(&self) -> bool {
         self.part.is_some()
+    }
+
+    /// The same file, of which the caller compares what an archive has of it.
+    pub(crate) fn compared_as_whole(self) -> Self {
+        Self { is_compared: true, ..self }
+    }
+
+    /// What the caller is to compare.
+    pub(crate) fn checksum_of_whole(&self) -> Option<&EntryChecksum> {
+        self.checksum.as_ref().filter(|_| self.is_compared)
+    }
+
+    /// Refuses bytes of an entry of an archive that is not what that has a checksum of. `bytes`: what was read of a
+    /// range.
+    pub(crate) fn check_entry(&self, range: Range, bytes: &[u8]) -> Result<()> {
+        let Some(checksum) = self.checksum.as_ref().filter(|_| !self.is_compared) else { return Ok(()) };
+        let is_whole = range == Range { offset: 0, nbytes: self.len } && bytes.len() as u64 == self.len;
+        let holds = if is_whole { Ok(checksum.is(crc32::of(bytes))) } else { checksum.holds() };
+        match holds.map_err(|error| Error::io("read", &self.path, error))? {
+            true => Ok(()),
+            false => Err(Error::format(&self.path, archives::CHANGED)),
+        }
+    }
+
+    /// The same of all of it, for who does not look at its chunks: but for shards whose chunks have headers.
+    pub(crate) fn check_whole_entry(&self) -> Result<()> {
+        let Some(checksum) = &self.checksum else { return Ok(()) };
+        let may_be_copied = checksum.holds().and_then(|holds| Ok(holds || checksum.is_of_live_shard()?));
+        match may_be_copied.map_err(|error| Error::io("read", &self.path, error))? {
+            true => Ok(()),
+            false => Err(Error::format(&self.path, archives::CHANGED)),
+        }
     }
 
     /// The whole file as one range, or the part of it that is meant.

@@ -56,7 +56,7 @@ impl FoundArchive {
             let entry = Entry { content, stored_bytes: content.len, method: Method::Stored, header_at: *header_at };
             (name.clone(), entry)
         });
-        let shown = OpenArchive { file: Arc::new(file), entries: shown.collect(), end: len };
+        let shown = OpenArchive::new(file, shown.collect(), len);
         let is_behind = named.as_ref() != Some(&shown.entries);
         let pin = Mutex::new(Some(pin(path, shown)?));
         Ok(Self { path: path.to_path_buf(), uuid, entries, is_behind, pin })

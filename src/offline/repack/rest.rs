@@ -318,6 +318,7 @@ fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
     let gone = || Error::conflict(from, "has gone while it was copied");
     let source = ShardFile::open(from.to_path_buf())?.ok_or_else(gone)?;
+    source.check_whole_entry()?;
     let copy = os::create_new(to).map_err(failed)?;
     copy_range(&source, &copy).map_err(failed)?;
     if let Ok(permissions) = fs::metadata(from).map(|metadata| metadata.permissions()) {

@@ -28,7 +28,7 @@ impl Change {
         let Transcoder { source, encoded, raw, .. } = &mut transcoder;
         raw.resize(self.source.metadata().chunk_bytes(), 0);
         file.read(range, encoded)?;
-        self.source.check_header(chunk, encoded)?;
+        self.source.check_vouched(chunk, encoded)?;
         source.decode(encoded, raw)?;
         self.encode(&mut transcoder.encoder, &transcoder.raw, encoded_chunk)?;
         self.idle.give_back(transcoder);

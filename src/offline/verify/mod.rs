@@ -75,7 +75,7 @@ pub struct ArrayVerified {
     pub headers: u64,
     /// Chunks without a slot header: another writer's.
     pub without_header: u64,
-    /// Chunks that decode, but that neither a checksum nor a slot header vouches for.
+    /// Chunks that decode, but that no checksum, of their own or of their archive, and no slot header vouches for.
     pub without_checksum: u64,
     /// Pieces of damage in it.
     pub damage: u64,
@@ -101,9 +101,9 @@ pub struct VerifyOptions {
 }
 
 /// Checks a dataset or an array: documents; the index of each shard, its bounds, its checksum and overlaps in it; the
-/// checksum of each chunk, and that it decodes to its size; slot headers against index and chunk; committed chunks that
-/// no index names; frame numbers in the records against the frames that are listed as missing, and both against the
-/// chunks that are there; files that belong to nothing.
+/// checksum of each chunk, and that it decodes to its size; the checksums that an archive has of its files; slot
+/// headers against index and chunk; committed chunks that no index names; frame numbers in the records against the
+/// frames that are listed as missing, and both against the chunks that are there; files that belong to nothing.
 ///
 /// It never writes.
 ///
@@ -281,7 +281,7 @@ impl<'a> CheckRun<'a> {
         }
         let absent_chunks = self.absent(node, image, &sums);
         self.records(node)?;
-        let vouched = [&sums.headers, &sums.packed].map(|chunks| chunks.load(Relaxed)).into_iter().sum();
+        let vouched = [&sums.headers, &sums.sealed].map(|chunks| chunks.load(Relaxed)).into_iter().sum();
         let bare = sums.chunks.load(Relaxed).saturating_sub(vouched);
         Ok(ArrayVerified {
             path: node.name.clone(),
@@ -367,7 +367,7 @@ impl<'a> CheckRun<'a> {
         let (layout, outside) = (node.array.layout(), "lies outside the array's shape");
         let is_outside = !layout.has_file(position);
         let file = match node.array.open_path(path.clone()) {
-            Ok(Some(file)) => file,
+            Ok(Some(file)) => file.compared_as_whole(),
             Ok(None) => return Ok(()),
             // No reader looks for pixels there.
             Err(error) if is_outside && look::is_about_a_file(&error) => {

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::keys::FRAME_NUMBERS;
 use crate::format::slot_header::{self, HEADER_BYTES};
+use crate::format::zip::crc32;
+use crate::fs::archives::{self, EntryChecksum, crc32_at};
 use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::array::decode::{DecodeWorker, StoredChunk};
@@ -37,8 +39,8 @@ pub(super) struct CheckedSums {
     /// Chunks in shards that are there, and whose index does not tell where.
     pub(super) unindexed: AtomicU64,
     pub(super) bytes: AtomicU64,
-    /// Chunks in files that are compressed as a whole, with a checksum.
-    pub(super) packed: AtomicU64,
+    /// Chunks in files that have a checksum as a whole: compressed ones, and entries of archives.
+    pub(super) sealed: AtomicU64,
     pub(super) headers: AtomicU64,
     pub(super) without_header: AtomicU64,
 }
@@ -63,6 +65,9 @@ pub(super) struct ShardCheck<'a> {
     pub(super) gathering: Option<&'a Mutex<FoundLayers>>,
 }
 
+/// The CRC-32 of a part of a file.
+type KnownPart = (Range, u32);
+
 /// What stands before a chunk.
 #[derive(Clone, PartialEq, Eq)]
 enum Before {
@@ -80,16 +85,56 @@ impl ShardCheck<'_> {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        if self.array.layout().has_index() { self.sharded() } else { self.whole() }
+        let read = if self.array.layout().has_index() { self.sharded()? } else { self.whole()? };
+        match self.file.checksum_of_whole() {
+            Some(checksum) => self.archived(checksum, &read),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the file with the checksum that its archive has of it. `read`: the parts that were read, by their
+    /// places, which are not read again.
+    fn archived(&self, checksum: &EntryChecksum, read: &[KnownPart]) -> Result<()> {
+        let failed = |error| Error::io("read", self.file.path(), error);
+        let (file, start) = (self.file.file(), self.file.start());
+        let (mut crc, mut at) = (0, 0);
+        for (range, part) in read {
+            // Chunks that share bytes are damage in any case.
+            let Some(gap) = range.offset.checked_sub(at) else { continue };
+            let between = crc32_at(file, start + at, gap).map_err(failed)?;
+            crc = crc32::join(crc32::join(crc, between, gap), *part, range.nbytes);
+            at = range.offset + range.nbytes;
+        }
+        let rest = self.file.len().saturating_sub(at);
+        crc = crc32::join(crc, crc32_at(file, start + at, rest).map_err(failed)?, rest);
+        if checksum.is(crc) {
+            let chunks = if self.array.layout().has_index() { read.len() as u64 } else { 1 };
+            self.sums.sealed.fetch_add(chunks, Relaxed);
+        } else if !self.is_unfinished() || !checksum.is_of_live_shard().map_err(failed)? {
+            self.damage(None, archives::CHANGED);
+        }
+        Ok(())
+    }
+
+    /// Whether the file is an image's whose writer was stopped, and that nobody has recovered since: until then, an
+    /// archive has checksums of open shards as they were at the last checkpoint.
+    fn is_unfinished(&self) -> bool {
+        self.image.is_some_and(|image| !image.own.complete && !image.own.recovered)
+    }
+
+    /// The CRC-32 of a chunk that was read, where it counts.
+    fn known(&self, range: Range, worker: &DecodeWorker) -> Option<KnownPart> {
+        self.file.checksum_of_whole().map(|_| (range, crc32::of(&worker.encoded)))
     }
 
     /// A file that is one chunk.
-    fn whole(&self) -> Result<()> {
+    fn whole(&self) -> Result<Vec<KnownPart>> {
         let mut worker = self.array.worker()?;
         let range = self.file.whole();
         let decoded = self.array.decode(&mut worker, StoredChunk { file: self.file, range, at: self.position });
         self.count(range, self.position);
-        self.sums.packed.fetch_add(u64::from(self.file.is_packed()), Relaxed);
+        self.sums.sealed.fetch_add(u64::from(self.file.is_packed()), Relaxed);
+        let known = self.known(range, &worker).filter(|_| decoded.is_ok());
         match decoded {
             Ok(()) => self.frame_numbers(&worker.raw),
             // The file may have other chunks beside the part that a manifest names.
@@ -98,7 +143,7 @@ impl ShardCheck<'_> {
             }
             Err(error) => self.bad_chunk(None, error)?,
         }
-        Ok(())
+        Ok(known.into_iter().collect())
     }
 
     fn count(&self, range: Range, place: &[u64]) {
@@ -140,23 +185,24 @@ impl ShardCheck<'_> {
         }
     }
 
-    fn sharded(&self) -> Result<()> {
+    fn sharded(&self) -> Result<Vec<KnownPart>> {
         let index = match self.array.read_index(self.file, self.position, None) {
             Ok(index) => index,
             Err(error) => {
                 self.check.counters.add(self.file.len());
                 self.count_unindexed();
-                return self.bad_chunk(None, error);
+                return self.bad_chunk(None, error).map(|()| Vec::new());
             }
         };
         index.broken().for_each(|reason| self.damage(None, reason.clone()));
         let entries = self.entries(&index);
         index.overlaps().into_iter().for_each(|(chunk, what)| self.damage(Some(chunk), what));
         let expected = self.expected(&index);
-        let before: Vec<_> = entries
+        let checked: Vec<_> = entries
             .par_iter()
             .map_init(|| None, |worker, &(chunk, range)| self.chunk(worker, expected.as_ref(), chunk, range))
             .collect::<Result<_>>()?;
+        let (before, known): (Vec<_>, Vec<_>) = checked.into_iter().unzip();
         self.headers_are_there(&entries, &before);
         if let Some(expected) = &expected {
             self.is_in_its_place(expected, &entries, &before);
@@ -167,7 +213,7 @@ impl ShardCheck<'_> {
         }
         let named = entries.iter().fold(0u64, |sum, (_, range)| sum.saturating_add(range.nbytes));
         self.check.counters.add(self.file.len().saturating_sub(named));
-        Ok(())
+        Ok(known.into_iter().flatten().collect())
     }
 
     /// The chunks of a shard that nothing tells of: they are there, or some of them, and can't be read.
@@ -204,17 +250,18 @@ impl ShardCheck<'_> {
         ExpectedHeaders::new(self.array, &image.own, map, self.position, index_bytes)
     }
 
+    /// What stands before a chunk, and what its bytes are, if they could be read.
     fn chunk(
         &self,
         worker: &mut Option<DecodeWorker>,
         expected: Option<&ExpectedHeaders>,
         chunk: u64,
         range: Range,
-    ) -> Result<Before> {
+    ) -> Result<(Before, Option<KnownPart>)> {
         let worker = self.array.worker_in(worker)?;
         let Some(place) = self.array.layout().chunk_at(self.position, chunk) else {
             self.damage(Some(chunk), "lies outside of what can be counted");
-            return Ok(Before::Nothing);
+            return Ok((Before::Nothing, None));
         };
         let stored = StoredChunk { file: self.file, range, at: &place };
         let decoded = match expected {
@@ -224,8 +271,21 @@ impl ShardCheck<'_> {
         };
         self.count(range, &place);
         let readable = decoded.is_ok();
+        let known = self.known(range, worker).filter(|_| readable);
         decoded.or_else(|error| self.bad_chunk(Some(chunk), error))?;
-        let Some(expected) = expected else { return Ok(Before::Nothing) };
+        let before = expected.map(|expected| self.before(worker, expected, (chunk, range), &place, readable));
+        Ok((before.transpose()?.unwrap_or(Before::Nothing), known))
+    }
+
+    /// What stands before a chunk that was read into a worker, if it was `readable`.
+    fn before(
+        &self,
+        worker: &DecodeWorker,
+        expected: &ExpectedHeaders,
+        (chunk, range): (u64, Range),
+        place: &[u64],
+        readable: bool,
+    ) -> Result<Before> {
         let Some(at) = range.offset.checked_sub(HEADER_BYTES as u64) else { return Ok(Before::Nothing) };
         let Some(bytes) = scan::read_bytes(self.file, at)? else { return Ok(Before::Nothing) };
         let Some(header) = slot_header::parse(&bytes) else {
@@ -242,7 +302,7 @@ impl ShardCheck<'_> {
         }
         if let Some(objection) = expected.objection(&header, at) {
             self.damage(Some(chunk), format!("its slot header is wrong: {objection}"));
-        } else if expected.map.chunk_number(self.position, &place) != Some(header.origin.chunk.into())
+        } else if expected.map.chunk_number(self.position, place) != Some(header.origin.chunk.into())
             || header.nbytes != range.nbytes
         {
             let what = format!(
