@@ -240,14 +240,16 @@ fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<
         let last = dims.len() - 3;
         dims[last..].rotate_right(1);
     }
+    if dims.len() == 2 {
+        // One frame is a movie of one.
+        dims.insert(0, Dim::time(1));
+    }
     let outer = dims.len() - 2;
     let sizes: Vec<u64> = dims.iter().filter_map(|dim| dim.size).collect();
     let mut recording = Recording::movie(dtype, Some(sizes[..outer].iter().product()), sizes[outer], sizes[outer + 1]);
-    if outer > 0 {
-        // The last two are a frame's rows and columns whatever they are called.
-        dims[outer..].iter_mut().for_each(|dim| dim.kind = DimKind::Space);
-        recording.dims = dims;
-    }
+    // The last two are a frame's rows and columns whatever they are called.
+    dims[outer..].iter_mut().for_each(|dim| dim.kind = DimKind::Space);
+    recording.dims = dims;
     Ok((recording, samples))
 }
 
@@ -284,6 +286,14 @@ mod tests {
         assert_eq!(u16::from_le_bytes([frame[0], frame[1]]), 7 + 12);
         raw.read(0, &mut frame).unwrap();
         assert_eq!(u16::from_le_bytes([frame[0], frame[1]]), 7);
+    }
+
+    #[test]
+    fn names_of_two_dimensions_are_those_of_a_frame() {
+        let raw = open(&numbers(12), "--shape 3,4 --dtype u16 --axes x,y").unwrap();
+        assert_eq!(raw.recording().dims, [Dim::time(1), Dim::x(3), Dim::y(4)]);
+        let raw = open(&numbers(12), "--shape 3,4 --dtype u16").unwrap();
+        assert_eq!(raw.recording(), &Recording::movie(Dtype::U16, Some(1), 3, 4));
     }
 
     #[test]
