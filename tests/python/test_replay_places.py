@@ -182,7 +182,7 @@ def test_a_level_that_is_no_object_and_a_number_for_a_name(tool, tmp_path):
     for verb in ["info", "verify"]:
         tool(verb, tmp_path / "v")
     edit(tmp_path / "v/info", lambda info: info["scales"][0].update(key=10**30))
-    assert "not below it" in tool("verify", tmp_path / "v", code=3)
+    assert "has no scales with keys" in tool("verify", tmp_path / "v", code=3)
 
 
 def test_a_translation_becomes_an_offset_or_is_refused(tool, tmp_path):

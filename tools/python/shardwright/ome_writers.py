@@ -11,6 +11,7 @@ appended to ``.shardwright-live/frame_metadata.jsonl``, a line for each frame, s
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -122,12 +123,15 @@ class ShardwrightBackend(YaozarrsBackend):  # type: ignore[misc]
         super()._store_frame_metadata(position_index, index, frame_metadata)
         if not frame_metadata or self._runs is None:
             return
-        if self._log is None:
-            # Each line is there once it is written, though this process may be killed.
-            self._log = open(self._runs.staging / "frame_metadata.jsonl", "a", buffering=1, encoding="utf-8")
-        # What JSON does not have is an error of ome-writers at the end; it shall not end the run.
-        entry = {"position": position_index, "storage_index": index, **frame_metadata}
-        self._log.write(json.dumps(entry, default=str) + "\n")
+        entry = {**frame_metadata, "position": position_index, "storage_index": index}
+        # What JSON does not have is an error of ome-writers at the end, and a full disk one of the frames': neither
+        # shall end the run here.
+        with contextlib.suppress(TypeError, ValueError, OSError):
+            line = json.dumps(entry, default=str) + "\n"
+            if self._log is None:
+                # Each line is there once it is written, though this process may be killed.
+                self._log = open(self._runs.staging / "frame_metadata.jsonl", "a", buffering=1, encoding="utf-8")
+            self._log.write(line)
 
     def advance(self, indices: Sequence[tuple[int, tuple[int, ...]]]) -> None:
         """Leave frames out: they are the fill value."""
@@ -152,7 +156,8 @@ class ShardwrightBackend(YaozarrsBackend):  # type: ignore[misc]
         if not self._finalized and self._runs is not None:
             runs, self._runs = self._runs, None
             if self._log is not None:
-                self._log.close()
+                with contextlib.suppress(OSError):
+                    self._log.close()
             try:
                 for view in self._views:
                     view.complete()

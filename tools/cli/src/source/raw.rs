@@ -241,7 +241,10 @@ fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<
         dims[last..].rotate_right(1);
     }
     if dims.len() == 2 {
-        // One frame is a movie of one.
+        // One frame is a movie of one; where t is taken, it is as if nobody had named anything.
+        if dims.iter().any(|dim| dim.name == "t") {
+            dims = vec![Dim::y(shape[0]), Dim::x(shape[1])];
+        }
         dims.insert(0, Dim::time(1));
     }
     let outer = dims.len() - 2;
@@ -292,8 +295,10 @@ mod tests {
     fn names_of_two_dimensions_are_those_of_a_frame() {
         let raw = open(&numbers(12), "--shape 3,4 --dtype u16 --axes x,y").unwrap();
         assert_eq!(raw.recording().dims, [Dim::time(1), Dim::x(3), Dim::y(4)]);
-        let raw = open(&numbers(12), "--shape 3,4 --dtype u16").unwrap();
-        assert_eq!(raw.recording(), &Recording::movie(Dtype::U16, Some(1), 3, 4));
+        for words in ["--shape 3,4 --dtype u16", "--shape 3,4 --dtype u16 --axes t,x"] {
+            let raw = open(&numbers(12), words).unwrap();
+            assert_eq!(raw.recording(), &Recording::movie(Dtype::U16, Some(1), 3, 4));
+        }
     }
 
     #[test]

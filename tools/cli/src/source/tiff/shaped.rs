@@ -106,7 +106,7 @@ fn find_one(stack: Stack, array: &ShapedArray) -> Result<RecordingFacts, Failure
     let is_named = outer.is_some();
     let axes = match outer {
         Some(outer) => Axes { outer, ..Axes::default() },
-        None => Axes::movie(array.said.pages(shape).filter(|_| pages == 1).unwrap_or(pages)),
+        None => Axes::movie(array.said.pages(shape).filter(|_| pages == 1 && array.said.is_truncated).unwrap_or(pages)),
     };
     let wanted = axes.planes().unwrap_or(u64::MAX);
     if pages == 1 && wanted > samples {

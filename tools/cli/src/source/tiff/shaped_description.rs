@@ -24,7 +24,7 @@ pub(crate) struct ShapedDescription {
     /// A letter for each axis; empty: axes have no names.
     letters: Vec<char>,
     /// All planes lie behind the one page.
-    is_truncated: bool,
+    pub(crate) is_truncated: bool,
 }
 
 /// How the planes of an array lie in pages.
@@ -82,6 +82,10 @@ impl ShapedDescription {
                 "its description names the axes {self}, but tifffile has stored the last one as colours, {samples} \
                  samples a pixel; write it with photometric='minisblack'"
             ));
+        }
+        // By Q, tifffile says of axes that nobody has named them.
+        if axes.iter().filter(|axis| axis.0 == 'Q').count() > 1 {
+            return Ok(ShapedLayout { outer: None, sides: None, is_split: false });
         }
         let wrong = || {
             Why::unread(format!(
