@@ -6,6 +6,8 @@ use std::ops::Range;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// An element `Image`, with attributes as they are written.
 pub(super) struct ImageElement {
     pub(super) place: Range<usize>,
@@ -16,10 +18,6 @@ pub(super) struct ImageElement {
 /// The text without the elements `Image` at these places; `None` where it has fewer or more than `images` of them, or
 /// where something else in it speaks of these, or where they can't be told from the rest.
 pub(super) fn without_images(xml: &str, images: usize, gone: &[usize]) -> Option<String> {
-    if let Some(rest) = xml.strip_prefix('\u{feff}') {
-        // The reader's places don't count it.
-        return without_images(rest, images, gone).map(|cut| format!("\u{feff}{cut}"));
-    }
     let elements = elements(xml).filter(|elements| elements.len() == images)?;
     let mut out = String::with_capacity(xml.len());
     let mut copied = 0;
@@ -37,7 +35,9 @@ pub(super) fn without_images(xml: &str, images: usize, gone: &[usize]) -> Option
 
 /// The elements `Image`, none of which lies in another.
 pub(super) fn elements(xml: &str) -> Option<Vec<ImageElement>> {
-    let mut reader = Reader::from_str(xml);
+    // The reader's places don't count a byte order mark.
+    let before = if xml.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
+    let mut reader = Reader::from_str(&xml[before..]);
     // All else may be as it is.
     let config = reader.config_mut();
     (config.check_end_names, config.allow_unmatched_ends, config.allow_dangling_amp) = (false, true, true);
@@ -52,9 +52,9 @@ pub(super) fn elements(xml: &str) -> Option<Vec<ImageElement>> {
     };
     let (mut found, mut open) = (Vec::new(), None::<(usize, BytesStart<'_>)>);
     loop {
-        let start = reader.buffer_position() as usize;
+        let start = before + reader.buffer_position() as usize;
         let event = reader.read_event().ok()?;
-        let end = reader.buffer_position() as usize;
+        let end = before + reader.buffer_position() as usize;
         let name = match &event {
             // Entities of its own could hold anything.
             Event::DocType(_) => return None,

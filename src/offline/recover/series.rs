@@ -121,6 +121,10 @@ mod tests {
         let both = sized(&[("A/1/0", ("SizeZ", 5)), ("a&amp;b", ("SizeT", 37))], XML).unwrap();
         assert!(both.contains("SizeZ=\"5\" SizeT=\"1\"") && both.contains("SizeT=\"37\""), "{both}");
         assert_eq!(sized(&[], "<Image ID=\"a\""), None);
+        // Three bytes before the image is the middle of a character.
+        let marked = |xml: &str| format!("\u{feff}{}", xml.replace("<OME>", "<OME>éx\n"));
+        let expected = XML.replace(r#""Pixels:0" SizeZ="1" SizeT="1""#, r#""Pixels:0" SizeZ="1" SizeT="37""#);
+        assert_eq!(sized(&[("A/1/0", ("SizeT", 37))], &marked(XML)), Some(marked(&expected)));
     }
 
     #[test]
