@@ -106,7 +106,7 @@ pub(crate) use paths::*;
 
 #[cfg(feature = "offline")]
 mod paths {
-    use std::collections::HashSet;
+    use std::collections::HashMap;
     use std::fs::{self, File};
     use std::io;
     use std::path::{Path, PathBuf};
@@ -156,13 +156,14 @@ mod paths {
         pub(crate) entries: BTreeMap<String, Entry>,
         /// Where entries end at the latest.
         pub(crate) end: u64,
-        /// The entries, by the places of their headers, that were read and are what the archive has a checksum of.
-        right: Mutex<HashSet<u64>>,
+        /// Of entries, by the places of their headers, whether they are what the archive has a checksum of; `None`:
+        /// nobody has read them for that.
+        compared: Mutex<HashMap<u64, Arc<Mutex<Option<bool>>>>>,
     }
 
     impl OpenArchive {
         pub(crate) fn new(file: File, entries: BTreeMap<String, Entry>, end: u64) -> Self {
-            Self { file: Arc::new(file), entries, end, right: Mutex::default() }
+            Self { file: Arc::new(file), entries, end, compared: Mutex::default() }
         }
     }
 
@@ -189,8 +190,6 @@ mod paths {
         archive: Arc<OpenArchive>,
         at: u64,
         entry: Entry,
-        /// It is compared once, whoever asks meanwhile.
-        turn: Mutex<()>,
     }
 
     impl EntryChecksum {
@@ -199,18 +198,16 @@ mod paths {
             self.entry.content.crc32 == crc32
         }
 
-        /// Whether it is that of the entry's bytes, which are read for it, unless that was done since the archive was
-        /// opened.
+        /// Whether it is that of the entry's bytes, which are read for it once, whoever asks meanwhile, as long as the
+        /// archive is open.
         pub(crate) fn holds(&self) -> io::Result<bool> {
-            let _turn = self.turn.lock().unpoisoned();
-            let right = || self.archive.right.lock().unpoisoned();
-            if right().contains(&self.entry.header_at) {
-                return Ok(true);
+            let known = self.archive.compared.lock().unpoisoned().entry(self.entry.header_at).or_default().clone();
+            let mut known = known.lock().unpoisoned();
+            if let Some(holds) = *known {
+                return Ok(holds);
             }
             let holds = self.is(crc32_at(&self.archive.file, self.at, self.entry.content.len)?);
-            if holds {
-                right().insert(self.entry.header_at);
-            }
+            *known = Some(holds);
             Ok(holds)
         }
 
@@ -359,7 +356,7 @@ mod paths {
 
         /// The checksum of a part of the archive.
         pub(crate) fn checksum(&self, part: &Part) -> EntryChecksum {
-            EntryChecksum { archive: self.archive.clone(), at: part.at, entry: part.entry, turn: Mutex::default() }
+            EntryChecksum { archive: self.archive.clone(), at: part.at, entry: part.entry }
         }
     }
 
