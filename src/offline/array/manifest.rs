@@ -163,15 +163,11 @@ impl ChunkManifest {
 
     /// The folders of the arrays whose files it names.
     pub(crate) fn arrays(&self) -> HashSet<PathBuf> {
-        let mut found = HashSet::new();
+        let (mut found, mut known) = (HashSet::new(), HashSet::new());
         for file in self.paths.iter().filter_map(|path| self.local(path)) {
-            let mut above = file.ancestors().skip(1);
-            // Of many files, most are in an array that is known.
-            if !above.clone().any(|folder| found.contains(folder))
-                && let Some(array) = above.find(|folder| has_document(folder))
-            {
-                found.insert(array.to_path_buf());
-            }
+            // Of many files, most are in folders that others are in: what is above those is known, too.
+            let above = file.ancestors().skip(1).take_while(|folder| known.insert(folder.to_path_buf()));
+            found.extend(above.map(Path::to_path_buf).find(|folder| has_document(folder)));
         }
         found
     }
