@@ -81,7 +81,7 @@ def stream(package: str, codec: str, threads: int) -> Loop:
 
         aqz = importlib.import_module(package)
         kinds, chunk = aqz.DimensionType, min(edge, 512)
-        # Chunks of half a megabyte, as its documentation recommends no smaller ones.
+        # Chunks of half a megabyte, for both.
         deep = max(1, (1 << 18) // chunk**2)
         dims = [("t", kinds.TIME, 0, deep, 16)]
         dims += [(name, kinds.SPACE, edge, chunk, edge // chunk) for name in "yx"]
