@@ -20,6 +20,8 @@ pub(crate) mod lost_pages;
 pub(crate) mod memory;
 mod output;
 mod publish;
+#[cfg(feature = "offline")]
+pub(crate) mod publish_once;
 pub(crate) mod system;
 
 use std::path::Path;

@@ -415,6 +415,14 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// A number that nobody can foresee.
+#[cfg(feature = "offline")]
+pub(crate) fn random_number() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    random(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
 pub(crate) fn cores() -> Vec<usize> {
     core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
 }

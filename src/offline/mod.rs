@@ -20,6 +20,7 @@ mod manifest;
 mod not_fetched;
 mod notes;
 mod ome_xml;
+mod parts;
 mod progress;
 mod promises;
 mod pyramid;
@@ -29,6 +30,7 @@ mod repack;
 mod scan;
 mod stale;
 pub mod store;
+mod tasks;
 mod verify;
 
 #[doc(inline)]
@@ -41,11 +43,13 @@ pub use describe::{ArrayDescription, Description, Unreadable, describe};
 pub use hierarchy::central::is_dataset;
 pub(crate) use manifest::check_manifest_place;
 pub use manifest::{ManifestOptions, ManifestSummary, WriteManifest, manifest_path};
+pub use parts::{FinishParts, FinishPartsOptions, PartFinished, PartState, PartsFinished};
 pub use progress::Progress;
 pub use pyramid::{Depth, Pyramid, PyramidLevel, PyramidOptions, PyramidSummary};
 pub use recover::{ImageRecovered, Recover, RecoverOptions, Recovery, ShardAction, ShardRecovered};
 pub use repack::{ChunkOrder, Repack, RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use store::{ByteRange, Listing, Store};
+pub use tasks::{FinishTasks, RunTasks, TaskName, TaskOptions, TaskOutcome, TaskPlan, TaskReceipt, TasksSummary};
 pub use verify::{ArrayVerified, Finding, Severity, Verification, Verify, VerifyOptions};
 
 #[cfg(all(test, not(loom)))]

@@ -248,7 +248,7 @@ impl Scanner<'_> {
 
     /// Looks at the place of a header; returns the end of the chunk, if there is one and it is whole.
     fn look(&mut self, at: u64) -> Result<Option<u64>> {
-        let Some(header) = read_header(self.file, at)? else { return Ok(None) };
+        let Some(header) = read_header(self.file, at, Some(self.expected.map))? else { return Ok(None) };
         if self.expected.objection(&header, at).is_some() {
             self.scan.strangers += 1;
             if let Some(shard) = self.expected.other_shard(&header) {
@@ -274,9 +274,10 @@ impl Scanner<'_> {
     }
 }
 
-/// The header at `at`, if there is one.
-pub(super) fn read_header(file: &ShardFile, at: u64) -> Result<Option<SlotHeader>> {
-    Ok(read_bytes(file, at)?.and_then(|bytes| slot_header::parse(&bytes)))
+/// The header at `at`, if there is one, in the numbers of the array, where these are known.
+pub(super) fn read_header(file: &ShardFile, at: u64, map: Option<&AcquisitionMap>) -> Result<Option<SlotHeader>> {
+    let parse = |bytes| map.map_or_else(|| slot_header::parse(&bytes), |map| map.parse_header(&bytes));
+    Ok(read_bytes(file, at)?.and_then(parse))
 }
 
 /// The bytes where a header may be; `None` where the file is too short.

@@ -121,7 +121,11 @@ impl Array {
         }
         let mut bytes = [0; HEADER_BYTES];
         file.read_exactly(at, &mut bytes)?;
-        let Some(header) = slot_header::parse(&bytes) else { return Ok(false) };
+        let header = match own {
+            Some((_, map)) => map.parse_header(&bytes),
+            None => slot_header::parse(&bytes),
+        };
+        let Some(header) = header else { return Ok(false) };
         if let Some((_, map)) = own.filter(|(own, _)| own.writer == header.origin.dataset) {
             let shard = self.layout().file_of(chunk).0;
             let is_of_chunk = map.chunk_number(&shard, chunk) == Some(header.origin.chunk.into())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::design::Design;
@@ -42,6 +43,7 @@ pub(crate) struct Change {
     pub(super) sync: bool,
     /// Share the blocks of shards that only change their places, where the file system can.
     pub(super) reflink: bool,
+    pub(super) publishing: Publishing,
     /// The threads for all that can be done side by side.
     pub(super) pool: Arc<rayon::ThreadPool>,
     /// Encoders and decoders that no thread uses at the moment.
@@ -63,6 +65,16 @@ pub(super) enum Work {
     Recode,
     /// Chunks are cut again.
     Reshape,
+}
+
+/// How a finished file gets its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Publishing {
+    /// Nobody else makes it: it takes the place of what is there.
+    #[default]
+    Alone,
+    /// Others may make the same one at the same time: the first has the name.
+    Once,
 }
 
 /// Things that take a while to make, and are used by one thread after another.
@@ -121,6 +133,7 @@ impl Change {
             order,
             sync,
             reflink,
+            publishing: Publishing::default(),
             pool,
             idle,
             idle_rooms,
@@ -145,6 +158,45 @@ impl Change {
         let options = RepackOptions { sync, codec: Some(target.codec().clone()), ..RepackOptions::default() };
         let change = Self::new(source, target, None, &options, pool)?;
         Ok(Self { work: Work::Reshape, unseal: false, halving: Some(halving), ..change })
+    }
+
+    /// An array whose shards others may make at the same time.
+    pub(in crate::offline) fn of_task(
+        source: Array,
+        target: Array,
+        options: &RepackOptions,
+        pool: Arc<rayon::ThreadPool>,
+    ) -> Result<Self> {
+        Ok(Self { publishing: Publishing::Once, ..Self::new(source, target, None, options, pool)? })
+    }
+
+    pub(in crate::offline) fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    pub(in crate::offline) fn target(&self) -> &Array {
+        &self.target
+    }
+
+    pub(in crate::offline) fn target_key(&self, position: &[u64]) -> String {
+        self.target.layout().file_key(position)
+    }
+
+    pub(in crate::offline) fn target_path(&self, position: &[u64]) -> PathBuf {
+        self.target.file_path(position)
+    }
+
+    /// The position of the new shard with this key, if there is one.
+    pub(in crate::offline) fn target_position(&self, key: &str) -> Option<Vec<u64>> {
+        self.target.file_position(key)
+    }
+
+    pub(in crate::offline) fn source_path(&self, position: &[u64]) -> PathBuf {
+        self.source.file_path(position)
+    }
+
+    pub(in crate::offline) fn source_document(&self) -> &Path {
+        self.source.document()
     }
 
     /// Bytes that one thread needs at most while it decodes and encodes.
@@ -201,6 +253,17 @@ impl Change {
         }
         let (first, counts) = metadata.layout.chunks_of(position);
         format::bytes(&metadata.layout.elements_of(&first, &counts).1, metadata.dtype).unwrap_or(u64::MAX)
+    }
+
+    /// The positions of the source whose files a new shard is made of, be they there or not. Only of boxes.
+    pub(in crate::offline) fn sources_of(&self, position: &[u64]) -> Vec<Vec<u64>> {
+        let (from, to) = (self.source.layout(), self.target.layout());
+        let (first, counts) = to.chunks_of(position);
+        let (start, shape) = to.elements_of(&first, &counts);
+        let (first, counts) = cells(&start, &shape, &from.file_shape);
+        let mut found = Vec::new();
+        for_each_position(&first, &counts, |at| found.push(at.to_vec()));
+        found
     }
 
     /// The positions of the new shards that may hold something, or must be there.

@@ -18,7 +18,7 @@ const CHUNKS_AT_ONCE_MAX: usize = 256;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardLanes {
     pub(crate) count: usize,
-    chunks_at_once: usize,
+    pub(crate) chunks_at_once: usize,
 }
 
 impl ShardLanes {

@@ -35,6 +35,7 @@ mod options;
 mod order;
 mod pack;
 mod places;
+mod planned;
 mod receipt;
 mod refusal;
 mod rest;
@@ -69,18 +70,20 @@ use crate::offline::not_fetched;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::replaceable::refuse_consolidated;
 use crate::sync::Unpoisoned;
-use change::Change;
+pub(super) use change::Change;
 use consolidated::Consolidated;
 use copied::CopiedArrays;
 use jobs::{ArrayJob, ArrayJobs, Call, ResultForm};
-use lanes::ShardLanes;
+pub(super) use lanes::ShardLanes;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
+pub(super) use planned::PlannedArray;
 use rest::{Rest, copy_document};
 use selection::Selection;
 use settle::Mentions;
-use shard::ShardOutcome;
-use staging::{Staging, below};
+pub(super) use shard::ShardOutcome;
+use staging::below;
+pub(super) use staging::{RECEIPTS, Staging};
 
 /// A repacking that was checked and can be run.
 ///
@@ -259,12 +262,7 @@ impl Repack {
         self.counters.begin_only_run("Repack", &self.root)?;
         let _lock = self.lock.lock().unpoisoned().take();
         if let Some(done) = self.done {
-            self.counters.find_all();
-            if done == EarlierResult::Untidy {
-                Staging::discard(&self.staging)?;
-            }
-            let (shards_found, bytes_pixels) = (self.todo.len() as u64, self.counters.total());
-            return Ok(RepackSummary { shards_found, bytes_pixels, already_done: true, ..RepackSummary::default() });
+            return self.summary_of(done);
         }
         let staged = self.out.is_some() || self.plan.rebuilt().next().is_some();
         if self.options.space == SpaceCheck::Estimated {
@@ -277,24 +275,25 @@ impl Repack {
             }
             .check()?;
         }
-        self.work(staged).map_err(|error| space::how_to_go_on(error, staged.then_some(&self.staging)))
+        let worked = self.work(staged, &|| self.make_shards());
+        worked.map_err(|error| space::how_to_go_on(error, staged.then_some(&self.staging)))
     }
 
-    fn work(&self, staged: bool) -> Result<RepackSummary> {
+    fn work(&self, staged: bool, make_shards: &dyn Fn() -> Result<RepackSummary>) -> Result<RepackSummary> {
         if !staged {
             // A call that was killed after the new arrays had taken their places left the old ones there.
             if self.staging.exists() {
                 self.consolidated()?.bring_back()?;
             }
             Staging::discard(&self.staging)?;
-            let summary = self.make_shards()?;
+            let summary = make_shards()?;
             self.mentions().put_groups(&self.root)?;
             self.consolidated()?.refresh()?;
             return Ok(summary);
         }
         let source_files = receipt::of_source(&self.root, &self.plan.jobs)?;
         let staging = Staging::open(&self.staging, &self.journal()?, self.options.sync)?;
-        let summary = self.make_shards()?;
+        let summary = make_shards()?;
         self.complete(&staging)?;
         match &self.out {
             Some(out) => {
@@ -360,19 +359,26 @@ impl Repack {
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
-        let changed = self.plan.groups.iter().filter(|group| self.out.is_none() && group.is_new);
-        let (groups_changed, bytes_pixels) = (changed.count() as u64, self.counters.total());
-        let summary = Mutex::new(RepackSummary { groups_changed, bytes_pixels, ..RepackSummary::default() });
-        let made = |job: usize, outcome: ShardOutcome| {
-            let (job, mut summary) = (&self.plan.jobs[job], summary.lock().unpoisoned());
-            if !job.change.target.layout().has_index() && !matches!(outcome, ShardOutcome::Empty) {
-                summary.chunk_files += 1;
-            }
-            job.chunks.fetch_add(outcome.chunks(), Relaxed);
-            summary.add(outcome);
-        };
+        let summary = Mutex::new(self.new_summary());
+        let made = |job, outcome| self.count(job, outcome, &mut summary.lock().unpoisoned());
         self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;
         Ok(summary.into_inner().unpoisoned())
+    }
+
+    fn new_summary(&self) -> RepackSummary {
+        let changed = self.plan.groups.iter().filter(|group| self.out.is_none() && group.is_new);
+        let (groups_changed, bytes_pixels) = (changed.count() as u64, self.counters.total());
+        RepackSummary { groups_changed, bytes_pixels, ..RepackSummary::default() }
+    }
+
+    /// Adds what became of a shard.
+    fn count(&self, job: usize, outcome: ShardOutcome, summary: &mut RepackSummary) {
+        let job = &self.plan.jobs[job];
+        if !job.change.target.layout().has_index() && !matches!(outcome, ShardOutcome::Empty) {
+            summary.chunk_files += 1;
+        }
+        job.chunks.fetch_add(outcome.chunks(), Relaxed);
+        summary.add(outcome);
     }
 
     /// What the result has of the dataset as it is.

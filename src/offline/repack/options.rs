@@ -1,6 +1,6 @@
 //! What a repacking is to do, and what it tells.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::order::ChunkOrder;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation, OmeVersion, Volume};
@@ -48,7 +48,8 @@ named!(SpaceCheck, "space", {
 });
 
 /// What [`Repack`](super::Repack) is to do, and with which resources.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RepackOptions {
     /// The keys of the arrays that are repacked, or of groups for all arrays in them, as paths below the dataset: `0`,
     /// `plate/A/1`. None: all. The others are as if [`skip`](Self::skip) named them.

@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::change::{Change, Work};
+use super::change::{Change, Publishing, Work};
 use super::chunks::SourceChunk;
 use super::options::RepackSummary;
 use super::source_file::SourceFile;
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs as os;
 use crate::fs::attributes;
+use crate::fs::publish_once::{Published, publish_once};
 use crate::fs::system::{self, FileExt};
 use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::shard_file::ShardFile;
@@ -60,14 +61,52 @@ impl RepackSummary {
     }
 }
 
+/// A shard in the making.
+#[derive(Clone, Copy)]
+struct NewShard<'a> {
+    position: &'a [u64],
+    /// Where it is made.
+    partial: &'a Path,
+    /// What must hold once it is whole.
+    check: &'a (dyn Fn() -> Result<()> + Sync),
+}
+
 impl Change {
     /// Makes the new shard at a position, unless it is there already. `chunks_at_once` chunks at most are on their way
     /// at once.
     pub(super) fn shard(&self, position: &[u64], chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
-        self.make_shard(position, chunks_at_once, tally).map_err(|error| self.source.unless_changed(error))
+        self.checked_shard(position, chunks_at_once, tally, &|| Ok(()))
     }
 
-    fn make_shard(&self, position: &[u64], chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
+    /// The same, which gets its name only if `check` finds nothing wrong when it is whole.
+    pub(in crate::offline) fn checked_shard(
+        &self,
+        position: &[u64],
+        chunks_at_once: usize,
+        tally: &Tally<'_>,
+        check: &(dyn Fn() -> Result<()> + Sync),
+    ) -> Result<ShardOutcome> {
+        let partial = self.partial(&self.target.file_path(position))?;
+        let shard = NewShard { position, partial: &partial, check };
+        let made = self.make_shard(&shard, chunks_at_once, tally);
+        if made.is_err() && self.publishing == Publishing::Once {
+            // Nobody else would use it, and the next call has another name for its own.
+            let _ = fs::remove_file(&partial);
+        }
+        made.map_err(|error| self.source.unless_changed(error))
+    }
+
+    /// The name under which a file is made.
+    fn partial(&self, path: &Path) -> Result<PathBuf> {
+        if self.publishing == Publishing::Alone {
+            return Ok(os::hidden(path, "partial"));
+        }
+        let random = system::random_number().map_err(|error| Error::io("create", path, error))?;
+        Ok(os::hidden(path, &format!("{random:016x}.partial")))
+    }
+
+    fn make_shard(&self, shard: &NewShard<'_>, chunks_at_once: usize, tally: &Tally<'_>) -> Result<ShardOutcome> {
+        let NewShard { position, partial, .. } = *shard;
         let path = self.target.file_path(position);
         let in_place = self.source.folder() == self.target.folder();
         if !in_place && let Some(file) = self.target.open_file(position)? {
@@ -78,7 +117,6 @@ impl Change {
             // There is nothing else to be done in a file that is a chunk.
             return Ok(ShardOutcome::Found { chunks: 1 });
         }
-        let partial = os::hidden(&path, "partial");
         let items = if self.work == Work::Reshape { None } else { Some(self.items(position)?) };
         if let Some((items, files)) = &items {
             if items.is_empty() && !in_place && !self.keeps_empty() {
@@ -86,33 +124,55 @@ impl Change {
             }
             if self.is_tidy(position, items, files) {
                 if in_place {
-                    let _ = fs::remove_file(&partial);
+                    let _ = fs::remove_file(partial);
                     return Ok(ShardOutcome::Found { chunks: items.len() as u64 });
                 }
                 self.create_parents(&path)?;
-                return self.clone_file(&files[0], items, &path, tally);
+                return self.clone_file(shard, &files[0], items, tally);
             }
         }
         self.create_parents(&path)?;
-        let file = self.create(&partial, &path).map_err(|error| Error::io("create", &partial, error))?;
-        let mut writer = ShardWriter::new(self, &partial, file, tally);
+        let file = self.create(partial, &path).map_err(|error| Error::io("create", partial, error))?;
+        let mut writer = ShardWriter::new(self, partial, file, tally);
         let written = match items {
             Some((items, files)) => writer.items(&items, &files, chunks_at_once),
             None => writer.reshaped(position, chunks_at_once),
         };
         // What is not finished is begun again by the next call.
-        written.inspect_err(|_| drop(fs::remove_file(&partial)))?;
+        written.inspect_err(|_| drop(fs::remove_file(partial)))?;
         if writer.written.is_empty() && !in_place && !self.keeps_empty() {
-            return fs::remove_file(&partial)
+            return fs::remove_file(partial)
                 .map(|()| ShardOutcome::Empty)
-                .map_err(|error| Error::io("remove", &partial, error));
+                .map_err(|error| Error::io("remove", partial, error));
         }
         let written = writer.finish()?;
-        self.verify(position, &partial, &written)?;
+        self.verify(position, partial, &written)?;
+        let (chunks, bytes) = (written.len() as u64, written.iter().map(|chunk| chunk.range.nbytes).sum());
+        Ok(match self.publish(shard, &path)? {
+            Published::Now => ShardOutcome::Written { chunks, bytes },
+            Published::Before => ShardOutcome::Found { chunks },
+        })
+    }
+
+    /// Gives a file that was read back its name.
+    fn publish(&self, shard: &NewShard<'_>, path: &Path) -> Result<Published> {
+        let NewShard { partial, check, .. } = *shard;
         self.source.check_in_place()?;
-        os::rename(&partial, &path, self.sync)?;
-        let bytes = written.iter().map(|chunk| chunk.range.nbytes).sum();
-        Ok(ShardOutcome::Written { chunks: written.len() as u64, bytes })
+        check()?;
+        if self.publishing == Publishing::Alone {
+            return os::rename(partial, path, self.sync).map(|()| Published::Now);
+        }
+        let published = publish_once(partial, path).map_err(|error| Error::io("link to", path, error))?;
+        if published == Published::Before {
+            let open = |path: &Path| ShardFile::open(path.to_path_buf())?.ok_or_else(|| gone(path));
+            let (made, other) = (open(partial)?, open(path)?);
+            self.pool.install(|| same_bytes(&other, &made))?;
+            fs::remove_file(partial).map_err(|error| Error::io("remove", partial, error))?;
+        }
+        if self.sync {
+            os::sync_folder_of(path)?;
+        }
+        Ok(published)
     }
 
     /// Creates the folders above a shard, of which none may lead out of the array's.
@@ -136,15 +196,15 @@ impl Change {
     /// Copies a shard as a whole: the file system shares its blocks, or copies them itself, where it can.
     fn clone_file(
         &self,
+        shard: &NewShard<'_>,
         source: &SourceFile,
         items: &[SourceChunk],
-        path: &Path,
         tally: &Tally<'_>,
     ) -> Result<ShardOutcome> {
-        let partial = os::hidden(path, "partial");
-        let failed = |error: std::io::Error| Error::io("copy to", &partial, error);
+        let (partial, path) = (shard.partial, self.target.file_path(shard.position));
+        let failed = |error: std::io::Error| Error::io("copy to", partial, error);
         let old = source.open_again(&self.source)?;
-        let to = self.create(&partial, path).map_err(failed)?;
+        let to = self.create(partial, &path).map_err(failed)?;
         match old.whole_file().filter(|_| self.reflink) {
             None => copy_range(&old, &to).map_err(failed)?,
             Some(from) if system::share_blocks(from, &to) => {}
@@ -155,15 +215,16 @@ impl Change {
             to.sync_data().map_err(failed)?;
         }
         // What there is to compare are two files, byte by byte.
-        let gone = || Error::conflict(&partial, "has gone while it was copied");
-        let new = ShardFile::open(partial.clone())?.ok_or_else(gone)?;
+        let new = ShardFile::open(partial.to_path_buf())?.ok_or_else(|| gone(partial))?;
         self.pool.install(|| items.par_iter().try_for_each(|item| self.look_at(&old, item)))?;
         self.pool.install(|| same_bytes(&old, &new))?;
-        self.source.check_in_place()?;
-        os::rename(&partial, path, self.sync)?;
-        let bytes = items.iter().map(|item| item.range.nbytes).sum();
+        let published = self.publish(shard, &path)?;
+        let (chunks, bytes) = (items.len() as u64, items.iter().map(|item| item.range.nbytes).sum());
         tally.read(bytes);
-        Ok(ShardOutcome::Written { chunks: items.len() as u64, bytes })
+        Ok(match published {
+            Published::Now => ShardOutcome::Written { chunks, bytes },
+            Published::Before => ShardOutcome::Found { chunks },
+        })
     }
 
     /// Refuses a chunk that nothing vouches for.
@@ -196,6 +257,10 @@ impl Change {
         };
         self.pool.install(|| written.par_iter().try_for_each(compare))
     }
+}
+
+fn gone(path: &Path) -> Error {
+    Error::conflict(path, "has gone while it was copied")
 }
 
 /// Copies by reading and writing: the system's own ways share blocks where they can.

@@ -3,6 +3,7 @@
 //! ```text
 //! .run.ome.zarr.repack/       hidden, beside the dataset that it will be or be part of
 //!     journal.json            what it shall become, of what: by this a later call knows whether it may go on here
+//!     plan.json, receipts/    only where tasks make the shards: which plan's they are, and what they have made
 //!     tree/0/c/…              finished shards under their own names, the ones in the making as .name.partial
 //!     tree/…                  at the end: everything else, documents last
 //! ```
@@ -18,11 +19,19 @@ use crate::error::{Error, Result};
 use crate::format::keys::is_below;
 use crate::fs::document;
 use crate::fs::links;
+use crate::fs::publish_once::{Published, publish_once};
+use crate::fs::system;
 use crate::fs::{self as os, Lock, look};
 use crate::offline::array::Array;
 use crate::words::quoted;
 
 const JOURNAL: &str = "journal.json";
+
+/// Whose work stands here, where processes that know nothing of each other make the shards.
+const PLAN: &str = "plan.json";
+
+/// A folder in which each of these says what it has made.
+pub(in crate::offline) const RECEIPTS: &str = "receipts";
 
 /// What is complete here, and about to get its names in the dataset.
 pub(crate) const MARKER: &str = "publish.json";
@@ -36,7 +45,7 @@ pub(crate) struct Staging {
 
 impl Staging {
     /// Its name for a dataset.
-    pub(super) fn beside(dataset: &Path) -> PathBuf {
+    pub(in crate::offline) fn beside(dataset: &Path) -> PathBuf {
         os::hidden(dataset, "repack")
     }
 
@@ -68,6 +77,46 @@ impl Staging {
         // Before any old data go, the new ones have a name that lasts.
         os::sync_folder_of(path)?;
         Ok(staging)
+    }
+
+    /// Lets a task of the plan `id` work in the folder, which needs no lock: others do the same at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] when it is another plan's or another call's.
+    pub(in crate::offline) fn join(path: &Path, id: &str) -> Result<()> {
+        check_own(path)?;
+        if Self::plan(path)?.is_none() {
+            let (tree, plan) = (path.join("tree"), path.join(PLAN));
+            fs::create_dir_all(&tree).map_err(|error| Error::io("create", &tree, error))?;
+            let is_foreign =
+                path.join(JOURNAL).exists() || look::list(&tree)?.iter().any(|entry| !is_partial_path(entry));
+            let published = put_once(&plan, json!({"version": 1, "plan": id}).to_string().as_bytes())?;
+            // Others may have begun since the look for the plan, and an answer that it is not there may be old.
+            if is_foreign && published == Published::Now {
+                fs::remove_file(&plan).map_err(|error| Error::io("remove", &plan, error))?;
+                return Err(Error::exists_for_good(path));
+            }
+            os::sync_folder_of(&plan)?;
+            os::sync_folder_of(path)?;
+        }
+        match Self::plan(path)?.as_deref() == Some(id) {
+            true => Ok(()),
+            false => Err(Error::Exists { path: path.to_path_buf(), help: "finish or remove what another plan makes" }),
+        }
+    }
+
+    /// The plan whose tasks work there.
+    pub(in crate::offline) fn plan(path: &Path) -> Result<Option<String>> {
+        let known = document::read(&path.join(PLAN))?;
+        Ok(known.and_then(|known| known.get("plan")?.as_str().map(str::to_owned)))
+    }
+
+    /// Makes what tasks have left the work of one call, which goes on from there.
+    pub(super) fn adopt(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<()> {
+        check_own(path)?;
+        let text = json!({"version": 1, "synced": sync, "arrays": arrays}).to_string();
+        os::put(&path.join(JOURNAL), text.as_bytes())
     }
 
     /// Whether an earlier call has left it.
@@ -127,7 +176,7 @@ struct Journal {
 
 /// Refuses what can't be a folder of ours: a link that was put there would have us work elsewhere.
 fn check_own(path: &Path) -> Result<()> {
-    for path in [path, &path.join("tree"), &path.join(JOURNAL), &path.join(MARKER)] {
+    for path in [path, &path.join("tree"), &path.join(JOURNAL), &path.join(MARKER), &path.join(PLAN)] {
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
             return Err(Error::conflict(path, "is a link in the way of repack, which would work there; remove it"));
         }
@@ -149,6 +198,21 @@ fn known(path: &Path) -> Result<Journal> {
         return Err(Error::format(path, format!("its journal names {}, which is not below it", quoted(name))));
     }
     Ok(Journal { arrays, synced: journal.get("synced") == Some(&Value::Bool(true)) })
+}
+
+/// Writes a small file, unless it is there.
+fn put_once(path: &Path, bytes: &[u8]) -> Result<Published> {
+    let failed = |error: io::Error| Error::io("write", path, error);
+    let partial = os::hidden(path, &format!("{:016x}.partial", system::random_number().map_err(failed)?));
+    let published = fs::write(&partial, bytes).and_then(|()| publish_once(&partial, path));
+    if !matches!(published, Ok(Published::Now)) {
+        let _ = fs::remove_file(&partial);
+    }
+    published.map_err(failed)
+}
+
+fn is_partial_path(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| os::is_partial(&name.to_string_lossy()))
 }
 
 fn is_not_empty(path: &Path) -> bool {

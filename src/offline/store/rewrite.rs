@@ -143,7 +143,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     fn old_header(&self, chunk: u64) -> Result<Option<SlotHeader>> {
         let (Some(owner), Some(old)) = (&self.view.owner, &self.old) else { return Ok(None) };
         let at = old.chunks.get(&chunk).and_then(|range| range.offset.checked_sub(HEADER));
-        let header = at.map(|at| read_header(&old.file, at)).transpose()?.flatten();
+        let header = at.map(|at| read_header(&old.file, at, owner.map.as_ref())).transpose()?.flatten();
         Ok(header.filter(|header| {
             header.origin.dataset == owner.own.writer && Some(u64::from(header.origin.chunk)) == self.number(chunk)
         }))
@@ -217,6 +217,8 @@ impl<'a, 'v> Rewrite<'a, 'v> {
             };
             let chunk = self.number(piece.chunk).unwrap_or(piece.chunk) as u32;
             let origin = Origin { chunk, checksum_in_payload: ends_with_crc(value), ..origin };
+            let map = self.view.owner.as_ref().and_then(|owner| owner.map.as_ref());
+            let origin = map.map_or(origin, |map| map.header_origin(origin));
             piece.header = Some(slot_header::header(&origin, value));
         }
         Ok(())

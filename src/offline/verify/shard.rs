@@ -288,7 +288,7 @@ impl ShardCheck<'_> {
     ) -> Result<Before> {
         let Some(at) = range.offset.checked_sub(HEADER_BYTES as u64) else { return Ok(Before::Nothing) };
         let Some(bytes) = scan::read_bytes(self.file, at)? else { return Ok(Before::Nothing) };
-        let Some(header) = slot_header::parse(&bytes) else {
+        let Some(header) = expected.map.parse_header(&bytes) else {
             // One flipped byte can't spoil both of these.
             let was_header = slot_header::has_magic(&bytes) || bytes[24..40] == expected.own.writer;
             if was_header {

@@ -7,6 +7,7 @@ mod dma;
 mod export;
 mod failure;
 mod feed;
+mod finish;
 mod images;
 mod info;
 mod interrupt;
@@ -15,6 +16,7 @@ mod manifest;
 mod meter;
 mod pace;
 mod place;
+mod plan;
 mod probe;
 mod progress;
 mod pyramid;
@@ -24,6 +26,7 @@ mod repack;
 mod replay;
 mod report;
 mod run_config;
+mod run_task;
 mod soak;
 mod source;
 mod verify;
@@ -69,6 +72,9 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(&args),
         Command::Pyramid(args) => pyramid::run(&args).map(|()| 0),
         Command::Repack(args) => repack::run(&args).map(|()| 0),
+        Command::Plan(args) => plan::run(&args).map(|()| 0),
+        Command::RunTask(args) => run_task::run(&args),
+        Command::Finish(args) => finish::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut script);

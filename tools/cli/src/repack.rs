@@ -15,26 +15,7 @@ use crate::{interrupt, meter};
 
 /// Runs the command.
 pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
-    let options = RepackOptions {
-        order: args.order,
-        only: Names::all(&args.only),
-        skip: Names::all(&args.skip),
-        dialect: args.dialect,
-        ome: args.ome,
-        codec: args.codec()?,
-        chunk: args.chunk.clone(),
-        shard: args.shard.clone(),
-        sharding: if args.unsharded { Sharding::Unsharded } else { Sharding::Shards },
-        index_location: args.index,
-        index_checksum: args.index_checksum(),
-        volume: args.volume.volume()?,
-        memory_bytes: args.work.memory,
-        workers: args.work.workers,
-        sync: !args.work.no_sync,
-        reflink: !args.no_reflink,
-        incomplete: args.incomplete,
-        space: if args.no_space_check { SpaceCheck::Skipped } else { SpaceCheck::Estimated },
-    };
+    let options = options(args)?;
     args.output.as_deref().map_or(Ok(()), |output| refuse_zip(output).and_then(|()| refuse_unusable(output)))?;
     let in_the_way = |error: Error| match error {
         Error::Exists { path, .. } => {
@@ -67,6 +48,30 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
         return Ok(());
     }
     say(&format!("{}: {}\n", path.display(), sentence(&summary, repack.progress().found, seconds)))
+}
+
+/// What the command line asks for.
+pub(crate) fn options(args: &RepackArgs) -> Result<RepackOptions, Failure> {
+    Ok(RepackOptions {
+        order: args.order,
+        only: Names::all(&args.only),
+        skip: Names::all(&args.skip),
+        dialect: args.dialect,
+        ome: args.ome,
+        codec: args.codec()?,
+        chunk: args.chunk.clone(),
+        shard: args.shard.clone(),
+        sharding: if args.unsharded { Sharding::Unsharded } else { Sharding::Shards },
+        index_location: args.index,
+        index_checksum: args.index_checksum(),
+        volume: args.volume.volume()?,
+        memory_bytes: args.work.memory,
+        workers: args.work.workers,
+        sync: !args.work.no_sync,
+        reflink: !args.no_reflink,
+        incomplete: args.incomplete,
+        space: if args.no_space_check { SpaceCheck::Skipped } else { SpaceCheck::Estimated },
+    })
 }
 
 /// `found`: bytes of pixels that were in order before.

@@ -105,13 +105,46 @@ pub(super) fn repack() -> String {
     page(text, &[])
 }
 
+pub(super) fn plan() -> String {
+    let text = "\
+The first line is the plan; then comes one line for each array and one for each shard. Any scheduler runs the tasks:
+  shardwright plan repack run.ome.zarr small.ome.zarr --codec zstd > tasks.jsonl
+  shardwright run-task tasks.jsonl --range 0:100
+  shardwright finish tasks.jsonl";
+    page(text, &[])
+}
+
+pub(super) fn run_task() -> String {
+    let text = "A task may be run twice, also at the same time: the same bytes come of it. It takes no lock and lists \
+                no folder; it opens what its line names. With --json, each task prints one line, its receipt or its \
+                error.";
+    page(
+        text,
+        &[
+            (0, "done, or done before"),
+            (1, "failed otherwise"),
+            (3, "the input is damaged, or is not what it was when it was planned"),
+            (75, "a system error, such as a full disk: try again"),
+        ],
+    )
+}
+
+pub(super) fn finish() -> String {
+    let text = "Every shard must be there, as its receipt says. Then everything else is written, documents last, and \
+                the result gets its name. If shards are missing, the first 20 are named, and a file of tasks with \
+                nothing but these is written beside the other one: tasks.missing.jsonl.";
+    page(text, &[(1, "shards are missing, disk full, output exists, or a system error")])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn pages_fit_a_terminal_of_80_columns() {
-        let pages = [main, info, replay, probe, verify, recover, export, manifest, pyramid, repack].map(|page| page());
+        let pages =
+            [main, info, replay, probe, verify, recover, export, manifest, pyramid, repack, plan, run_task, finish]
+                .map(|page| page());
         for page in pages {
             let mut before = "";
             for line in page.lines() {

@@ -5,6 +5,7 @@ mod help;
 mod images;
 mod pyramid;
 mod repack;
+mod tasks;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ pub(crate) use self::groups::{RecordingArgs, ReportArgs};
 pub(crate) use self::images::{ImagesArgs, MovingRoi, Series, VisitOrder};
 pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::repack::RepackArgs;
+pub(crate) use self::tasks::{FinishArgs, PlanArgs, RunTaskArgs};
 pub(crate) use self::values::{Camera, Names, Rate};
 use self::values::{FROM_0, bytes, number, one_of, positive_seconds, within};
 use crate::region::RegionArg;
@@ -41,6 +43,9 @@ pub(crate) enum Command {
     Probe(ProbeArgs),
     Pyramid(PyramidArgs),
     Repack(RepackArgs),
+    Plan(PlanArgs),
+    RunTask(RunTaskArgs),
+    Finish(FinishArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -61,6 +66,9 @@ impl Command {
             Self::Probe(args) => args.report,
             Self::Pyramid(args) => args.report,
             Self::Repack(args) => args.report,
+            Self::Plan(args) => args.operation.repack().report,
+            Self::RunTask(args) => args.report,
+            Self::Finish(args) => args.report,
             Self::Completions { .. } => ReportArgs::default(),
         }
     }
@@ -76,6 +84,9 @@ impl Command {
             Self::Recover(args) => args.trust,
             Self::Pyramid(args) => args.trust,
             Self::Repack(args) => args.trust,
+            Self::Plan(args) => args.operation.repack().trust,
+            Self::RunTask(args) => args.trust,
+            Self::Finish(args) => args.trust,
             Self::Probe(_) | Self::Completions { .. } => TrustArgs::default(),
         }
     }
@@ -92,6 +103,9 @@ impl Command {
             Self::Probe(args) => &args.path,
             Self::Pyramid(args) => &args.path,
             Self::Repack(args) => &args.path,
+            Self::Plan(args) => &args.operation.repack().path,
+            Self::RunTask(args) => &args.tasks,
+            Self::Finish(args) => &args.tasks,
             Self::Completions { .. } => return None,
         })
     }

@@ -1,0 +1,265 @@
+//! The file of tasks: one JSON object a line, which a process that makes one shard need not read as a whole.
+//!
+//! ```text
+//! {"shardwright_tasks": 1, "id": …, "operation": "repack", "source": …, "out": …, "arrays": 1, "tasks": 3, …}
+//! {"array": "0", "source": "0", "document": {…}, …}                  each array of the result, by its name
+//! {"task": 0, "id": "0/c/0/0/0", "array": "0", "sources": […], "bytes": …}     each shard, by its id
+//! ```
+//!
+//! Arrays and tasks are in the order of the bytes of their names, so that one of them is found by bisection.
+
+use std::cmp::Ordering;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config::Codec;
+use crate::error::{Error, Result};
+use crate::format::keys::is_below;
+use crate::offline::repack::RepackOptions;
+use crate::words::quoted;
+
+pub(super) const FORMAT: u32 = 1;
+/// A longer line is none of ours.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// What the tasks of a file do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Operation {
+    Repack,
+}
+
+/// The first line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    pub(super) shardwright_tasks: u32,
+    /// A hash of all that says what the outputs are.
+    pub(super) id: String,
+    /// Of this crate: another one might make other bytes.
+    pub(super) version: String,
+    pub(super) operation: Operation,
+    pub(super) source: PathBuf,
+    pub(super) out: PathBuf,
+    pub(super) options: RepackOptions,
+    pub(super) arrays: u64,
+    /// Of this file.
+    pub(super) tasks: u64,
+    /// Of the plan. A file of what is missing has fewer.
+    pub(super) of: u64,
+}
+
+/// An array of the result.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ArrayLine {
+    pub(super) array: String,
+    /// The array that it is made of, below the source.
+    pub(super) source: String,
+    /// The document of that, as it was.
+    pub(super) described: SourceKey,
+    pub(super) document: Value,
+    pub(super) codec: Codec,
+    /// What the files of the source are like.
+    pub(super) fingerprint: String,
+}
+
+/// A shard of the result.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskLine {
+    pub(super) task: u64,
+    /// Its key below the result.
+    pub(super) id: String,
+    pub(super) array: String,
+    /// The files that it is made of.
+    pub(super) sources: Vec<SourceKey>,
+    /// Their bytes.
+    pub(super) bytes: u64,
+}
+
+/// A file of the source: its key, its length in bytes and its time of change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SourceKey(pub(super) String, pub(super) u64, pub(super) String);
+
+/// Of a line, by what it is found.
+#[derive(Deserialize)]
+struct Name {
+    task: Option<u64>,
+    id: Option<String>,
+    array: Option<String>,
+}
+
+/// Which task is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TaskName<'a> {
+    /// By its number, from 0.
+    Index(u64),
+    /// By its id.
+    Id(&'a str),
+}
+
+/// A file of tasks that was opened; its header was checked.
+#[derive(Debug)]
+pub(super) struct TaskFile {
+    pub(super) path: PathBuf,
+    pub(super) header: Header,
+    /// Where the lines behind the header start.
+    body: u64,
+    end: u64,
+}
+
+impl TaskFile {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io("open", path, error);
+        let file = File::open(path).map_err(failed)?;
+        let end = file.metadata().map_err(failed)?.len();
+        let mut reader = BufReader::new(file);
+        let Some(line) = read_line(&mut reader, path)? else {
+            return Err(Error::format(path, "is empty; a file of tasks begins with the plan's line"));
+        };
+        let is_other = |line: &Value| line.get("shardwright_tasks").is_none_or(|format| *format != FORMAT);
+        if serde_json::from_slice(&line).map_or(true, |line: Value| is_other(&line)) {
+            let reason = "is no file of tasks of this version, which `plan` writes";
+            return Err(Error::unsupported(path, reason));
+        }
+        let header: Header = parse(&line, path)?;
+        if header.version != env!("CARGO_PKG_VERSION") {
+            let (theirs, ours) = (quoted(&header.version), env!("CARGO_PKG_VERSION"));
+            let reason = format!("was planned by version {theirs}, and this is {ours}; plan it again, or run that one");
+            return Err(Error::unsupported(path, reason));
+        }
+        Ok(Self { path: path.to_path_buf(), header, body: line.len() as u64 + 1, end })
+    }
+
+    /// The array of this name.
+    pub(super) fn array(&self, name: &str) -> Result<ArrayLine> {
+        let order = |line: &Name| match line.task {
+            Some(_) => Ordering::Greater,
+            None => line.array.as_deref().unwrap_or_default().cmp(name),
+        };
+        let missing = || Error::format(&self.path, format!("has no array {}, which a task in it names", quoted(name)));
+        let line: ArrayLine = parse(&self.find(order)?.ok_or_else(missing)?, &self.path)?;
+        let names = [&line.array, &line.source, &line.described.0];
+        let outside = names.into_iter().find(|name| !name.is_empty() && !is_below(name));
+        outside.map_or(Ok(()), |name| Err(self.outside(name)))?;
+        Ok(line)
+    }
+
+    pub(super) fn task(&self, name: TaskName<'_>) -> Result<TaskLine> {
+        let order = |line: &Name| match (line.task, name) {
+            (None, _) => Ordering::Less,
+            (Some(task), TaskName::Index(index)) => task.cmp(&index),
+            (Some(_), TaskName::Id(id)) => line.id.as_deref().unwrap_or_default().cmp(id),
+        };
+        let Some(line) = self.find(order)? else {
+            let name = match name {
+                TaskName::Index(index) => format!("{index}"),
+                TaskName::Id(id) => quoted(id).to_string(),
+            };
+            let reason = format!("has no task {name}; it has {}, from 0", self.header.tasks);
+            return Err(Error::not_found(&self.path, reason));
+        };
+        self.checked(parse(&line, &self.path)?)
+    }
+
+    /// All tasks, one after the other.
+    pub(super) fn tasks(&self) -> Result<impl Iterator<Item = Result<TaskLine>> + '_> {
+        let mut reader = self.reader(self.body)?;
+        let mut left = self.header.arrays;
+        Ok(std::iter::from_fn(move || {
+            loop {
+                let line = match read_line(&mut reader, &self.path) {
+                    Ok(line) => line?,
+                    Err(error) => return Some(Err(error)),
+                };
+                match left.checked_sub(1) {
+                    Some(fewer) => left = fewer,
+                    None => return Some(parse(&line, &self.path).and_then(|line| self.checked(line))),
+                }
+            }
+        }))
+    }
+
+    /// All arrays, one after the other.
+    pub(super) fn arrays(&self) -> Result<Vec<ArrayLine>> {
+        let mut reader = self.reader(self.body)?;
+        let mut arrays = Vec::new();
+        for _ in 0..self.header.arrays {
+            let line = read_line(&mut reader, &self.path)?;
+            let line = line.ok_or_else(|| Error::format(&self.path, "ends before its last array"))?;
+            arrays.push(parse(&line, &self.path)?);
+        }
+        Ok(arrays)
+    }
+
+    /// A file of tasks is input: it names nothing outside of the datasets in its first line.
+    fn checked(&self, line: TaskLine) -> Result<TaskLine> {
+        let names = line.sources.iter().map(|source| &source.0).chain([&line.id]);
+        let outside = names.into_iter().find(|name| !is_below(name));
+        outside.map_or(Ok(()), |name| Err(self.outside(name)))?;
+        Ok(line)
+    }
+
+    fn outside(&self, name: &str) -> Error {
+        Error::format(&self.path, format!("names {}, which is not below its source or its output", quoted(name)))
+    }
+
+    fn reader(&self, at: u64) -> Result<BufReader<File>> {
+        let failed = |error| Error::io("read", &self.path, error);
+        let mut file = File::open(&self.path).map_err(failed)?;
+        file.seek(SeekFrom::Start(at)).map_err(failed)?;
+        Ok(BufReader::new(file))
+    }
+
+    /// The line that `order` calls equal, in lines that it calls less before it and greater behind it.
+    fn find(&self, order: impl Fn(&Name) -> Ordering) -> Result<Option<Vec<u8>>> {
+        let mut reader = self.reader(self.body)?;
+        // Lines start in `low..high`: the first at `low`.
+        let (mut low, mut high) = (self.body, self.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut start = middle;
+            // A line starts at `middle` where the one before ends right there.
+            let before = u64::from(middle > low);
+            reader.seek(SeekFrom::Start(middle - before)).map_err(|error| Error::io("read", &self.path, error))?;
+            if before > 0 {
+                start += read_line(&mut reader, &self.path)?.map_or(0, |rest| rest.len() as u64);
+            }
+            let line = if start < high { read_line(&mut reader, &self.path)? } else { None };
+            let Some(line) = line else {
+                high = middle;
+                continue;
+            };
+            let next = start + line.len() as u64 + 1;
+            match order(&parse(&line, &self.path)?) {
+                Ordering::Equal => return Ok(Some(line)),
+                Ordering::Less => low = next,
+                Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(line: &[u8], path: &Path) -> Result<T> {
+    serde_json::from_slice(line).map_err(|error| Error::format(path, format!("has a line that is no task: {error}")))
+}
+
+/// The next line without its end; none at the end of the file.
+fn read_line(reader: &mut impl BufRead, path: &Path) -> Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+    read.map_err(|error| Error::io("read", path, error))?;
+    if line.pop_if(|last| *last == b'\n').is_none() && !line.is_empty() {
+        let reason = "has a line that is cut off, or far too long; it was not written to its end: plan it again";
+        return Err(Error::format(path, reason));
+    }
+    let is_end = line.is_empty();
+    Ok((!is_end).then_some(line))
+}

@@ -1,0 +1,261 @@
+//! What a task has made, so that the end of all can see whether it is still there.
+//!
+//! Each process appends to a file of its own in the folder where the result comes into being: nobody waits for
+//! anybody, and a million tasks need not be a million files.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+
+use super::file::TaskLine;
+use crate::error::{Error, Result};
+use crate::fnv;
+use crate::format::index::Range;
+use crate::fs::{look, system};
+use crate::offline::array::Array;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
+use crate::offline::repack::{RECEIPTS, ShardOutcome};
+use crate::sync::Unpoisoned;
+
+/// What became of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum TaskOutcome {
+    /// The shard was made.
+    Written,
+    /// The shard was there: another call of the task had made it.
+    Found,
+    /// The shard would hold no chunk, and there is no file.
+    Empty,
+    /// The whole result is there; the task was not looked at.
+    Finished,
+}
+
+/// What a task has made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TaskReceipt {
+    /// The plan's id.
+    pub plan: String,
+    /// The task's number in the file that named it.
+    pub task: u64,
+    /// The task's id: the key of its shard below the result.
+    pub id: String,
+    /// What became of it.
+    pub outcome: TaskOutcome,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Chunks in it.
+    pub chunks: u64,
+    /// When the file was changed last, in seconds since 1970.
+    pub modified: String,
+    /// CRC-32C of the places of all chunks, as the shard's index says them.
+    pub index_crc32c: u32,
+    /// CRC-32C of the file.
+    pub crc32c: u32,
+    /// How long the task took.
+    pub seconds: f64,
+}
+
+impl TaskReceipt {
+    /// Of a task that left no file.
+    pub(super) fn without_file(plan: &str, task: &TaskLine, outcome: TaskOutcome) -> Self {
+        Self {
+            plan: plan.to_owned(),
+            task: task.task,
+            id: task.id.clone(),
+            outcome,
+            bytes: 0,
+            chunks: 0,
+            modified: String::new(),
+            index_crc32c: 0,
+            crc32c: 0,
+            seconds: 0.0,
+        }
+    }
+
+    /// Of the file that is at its place now.
+    pub(super) fn of_file(plan: &str, task: &TaskLine, outcome: TaskOutcome, made: &MadeShard) -> Self {
+        let bytes = made.file.len();
+        let (chunks, index_crc32c, crc32c) = (made.chunks, made.index_crc32c, made.crc32c);
+        let modified = time_text(made.file.stamp().1);
+        Self { bytes, chunks, modified, index_crc32c, crc32c, ..Self::without_file(plan, task, outcome) }
+    }
+}
+
+/// A finished shard, looked at.
+pub(super) struct MadeShard {
+    file: ShardFile,
+    pub(super) chunks: u64,
+    pub(super) index_crc32c: u32,
+    crc32c: u32,
+}
+
+impl MadeShard {
+    /// The shard at a position, read as a whole.
+    pub(super) fn read(target: &Array, position: &[u64]) -> Result<Option<Self>> {
+        let Some((file, chunks, index_crc32c)) = Self::index_of(target, position)? else { return Ok(None) };
+        let crc32c = crc32c_of(&file)?;
+        Ok(Some(Self { file, chunks, index_crc32c, crc32c }))
+    }
+
+    /// The same by its index alone.
+    fn index_of(target: &Array, position: &[u64]) -> Result<Option<(ShardFile, u64, u32)>> {
+        let Some(file) = target.open_file(position)? else { return Ok(None) };
+        if !target.layout().has_index() {
+            return Ok(Some((file, 1, 0)));
+        }
+        let index = target.read_index(&file, position, None)?;
+        if let Some(reason) = index.broken().next() {
+            return Err(Error::format(file.path(), reason));
+        }
+        let (chunks, sum) = sum_of(&index);
+        Ok(Some((file, chunks, sum)))
+    }
+
+    /// Whether the shard at a position is what a receipt says, read as a whole only if it was touched since.
+    pub(super) fn is_as(known: &KnownReceipt, target: &Array, position: &[u64]) -> Result<bool> {
+        if known.outcome == TaskOutcome::Empty {
+            return Ok(target.open_file(position)?.is_none());
+        }
+        let Some((file, _, sum)) = Self::index_of(target, position)? else { return Ok(false) };
+        let (len, time) = file.stamp();
+        Ok(len == known.bytes
+            && sum == known.index_crc32c
+            && (time_text(time) == known.modified || crc32c_of(&file)? == known.crc32c))
+    }
+}
+
+fn sum_of(index: &Index) -> (u64, u32) {
+    let (mut chunks, mut sum) = (0, 0);
+    for (entry, range) in index.entries() {
+        let Ok(Range { offset, nbytes }) = range else { continue };
+        chunks += 1;
+        for number in [entry, offset, nbytes] {
+            sum = crc32c::crc32c_append(sum, &number.to_le_bytes());
+        }
+    }
+    (chunks, sum)
+}
+
+fn crc32c_of(file: &ShardFile) -> Result<u32> {
+    const STEP: u64 = 1 << 20;
+    let (mut sum, mut bytes, mut offset) = (0, Vec::new(), 0);
+    while offset < file.len() {
+        let nbytes = STEP.min(file.len() - offset);
+        file.read(Range { offset, nbytes }, &mut bytes)?;
+        sum = crc32c::crc32c_append(sum, &bytes);
+        offset += nbytes;
+    }
+    Ok(sum)
+}
+
+/// A time of change as it stands in files of tasks and receipts.
+pub(super) fn time_text((seconds, nanoseconds): (i64, i64)) -> String {
+    format!("{seconds}.{nanoseconds:09}")
+}
+
+/// The receipts of one process.
+#[derive(Debug)]
+pub(super) struct ReceiptLog {
+    path: PathBuf,
+    file: Mutex<Option<File>>,
+}
+
+impl ReceiptLog {
+    pub(super) fn new(staging: &Path) -> Result<Self> {
+        let folder = staging.join(RECEIPTS);
+        let random = system::random_number().map_err(|error| Error::io("create", &folder, error))?;
+        Ok(Self { path: folder.join(format!("{}-{random:016x}.jsonl", std::process::id())), file: Mutex::default() })
+    }
+
+    pub(super) fn add(&self, receipt: &TaskReceipt) -> Result<()> {
+        let failed = |error: std::io::Error| Error::io("write", &self.path, error);
+        let mut line = serde_json::to_vec(receipt).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        let mut file = self.file.lock().unpoisoned();
+        let open = || {
+            self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            File::options().append(true).create_new(true).open(&self.path)
+        };
+        if file.is_none() {
+            *file = Some(open().map_err(failed)?);
+        }
+        let Some(log) = &mut *file else { return Ok(()) };
+        log.write_all(&line).map_err(failed)
+    }
+}
+
+/// What of a receipt is compared.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct KnownReceipt {
+    pub(super) outcome: TaskOutcome,
+    pub(super) bytes: u64,
+    pub(super) chunks: u64,
+    modified: String,
+    index_crc32c: u32,
+    crc32c: u32,
+}
+
+/// The receipts of all processes, by the hashes of the ids of tasks.
+#[derive(Debug, Default)]
+pub(super) struct Receipts {
+    known: HashMap<u128, KnownReceipt>,
+    /// Shards that were made although another call had made them.
+    pub(super) redone: u64,
+}
+
+impl Receipts {
+    pub(super) fn read(staging: &Path, plan: &str) -> Result<Self> {
+        let mut receipts = Self::default();
+        let folder = staging.join(RECEIPTS);
+        let files = if folder.is_dir() { look::list(&folder)? } else { Vec::new() };
+        for path in files.iter().filter(|path| path.extension().is_some_and(|end| end == "jsonl")) {
+            let failed = |error| Error::io("read", path, error);
+            let file = File::open(path).map_err(failed)?;
+            for line in BufReader::new(file).split(b'\n') {
+                // Of a process that was killed, the last line may be a part of one.
+                let Ok(receipt) = serde_json::from_slice::<TaskReceipt>(&line.map_err(failed)?) else { continue };
+                if receipt.plan == plan {
+                    receipts.add(receipt);
+                }
+            }
+        }
+        Ok(receipts)
+    }
+
+    fn add(&mut self, receipt: TaskReceipt) {
+        let TaskReceipt { id, outcome, bytes, chunks, modified, index_crc32c, crc32c, .. } = receipt;
+        let new = KnownReceipt { outcome, bytes, chunks, modified, index_crc32c, crc32c };
+        // What was made first has the name, whatever came later; one that was removed was made again.
+        if let Some(old) = self.known.insert(key(&id), new)
+            && outcome == TaskOutcome::Written
+            && old.outcome == TaskOutcome::Written
+        {
+            self.redone += 1;
+        }
+    }
+
+    pub(super) fn of(&self, id: &str) -> Option<&KnownReceipt> {
+        self.known.get(&key(id))
+    }
+}
+
+fn key(id: &str) -> u128 {
+    fnv::append(fnv::BASIS, id.as_bytes())
+}
+
+/// What became of a shard, for the summary of a repacking.
+pub(super) fn outcome_of(known: &KnownReceipt) -> ShardOutcome {
+    let (chunks, bytes) = (known.chunks, known.bytes);
+    match known.outcome {
+        TaskOutcome::Empty | TaskOutcome::Finished => ShardOutcome::Empty,
+        TaskOutcome::Written | TaskOutcome::Found => ShardOutcome::Written { chunks, bytes },
+    }
+}

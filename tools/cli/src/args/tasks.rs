@@ -1,0 +1,84 @@
+//! The words of `shardwright plan`, `run-task` and `finish`.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::groups::{ReportArgs, TrustArgs};
+use super::help;
+use super::repack::RepackArgs;
+use super::values::{FROM_0, bytes, number};
+
+/// Cut an operation into tasks for many machines, one for each shard of the result, and print them
+#[derive(Debug, Args)]
+#[command(after_help = help::plan())]
+pub(crate) struct PlanArgs {
+    #[command(subcommand)]
+    pub(crate) operation: PlanOperation,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlanOperation {
+    Repack(Box<RepackArgs>),
+}
+
+impl PlanOperation {
+    pub(crate) fn repack(&self) -> &RepackArgs {
+        let Self::Repack(args) = self;
+        args
+    }
+}
+
+/// Run tasks of a file that `plan` has written: any number of these may run at once, on any machine
+#[derive(Debug, Args)]
+#[command(after_help = help::run_task())]
+#[command(group(clap::ArgGroup::new("which").required(true)))]
+pub(crate) struct RunTaskArgs {
+    /// The file of tasks
+    pub(crate) tasks: PathBuf,
+    /// The task with this number, from 0
+    #[arg(long, value_name = "N", group = "which", value_parser = number::<u64>(FROM_0))]
+    pub(crate) index: Option<u64>,
+    /// The tasks from A on that come before B
+    #[arg(long, value_name = "A:B", group = "which", value_parser = range)]
+    pub(crate) range: Option<Range<u64>>,
+    /// The task with this id
+    #[arg(long, value_name = "ID", group = "which")]
+    pub(crate) id: Option<String>,
+    /// Threads that read, compress and compare; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<usize>(FROM_0), help_heading = "Work")]
+    pub(crate) workers: usize,
+    /// Memory for pixels and chunks on their way
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes, help_heading = "Work")]
+    pub(crate) memory: u64,
+    /// Be killed when the process that has started this one ends
+    #[arg(long, help_heading = "Work")]
+    pub(crate) die_with_parent: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+}
+
+/// Make the result of what all tasks of a plan have made
+#[derive(Debug, Args)]
+#[command(after_help = help::finish())]
+pub(crate) struct FinishArgs {
+    /// The file of tasks
+    pub(crate) tasks: PathBuf,
+    /// Threads that look at shards; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<usize>(FROM_0), help_heading = "Work")]
+    pub(crate) workers: usize,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("{text:?} is no range of tasks; 0:100 are the first hundred");
+    let (first, end) = text.split_once(':').ok_or_else(wrong)?;
+    let (first, end) = (first.parse().map_err(|_| wrong())?, end.parse().map_err(|_| wrong())?);
+    if first < end { Ok(first..end) } else { Err(wrong()) }
+}

@@ -1,0 +1,43 @@
+//! `shardwright finish`: the result of what many processes have made.
+
+use shardwright::Error;
+use shardwright::offline::{FinishTasks, TasksSummary};
+use shardwright::words::count;
+
+use crate::args::FinishArgs;
+use crate::console::say;
+use crate::failure::{Failure, exit};
+use crate::interrupt;
+use crate::report::decimal;
+
+/// Runs the command and returns its exit code.
+pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
+    let in_the_way = |error: Error| match error {
+        Error::Exists { path, .. } => Failure::exists_or_work(&path, "it is not what the tasks make; remove it"),
+        error => error.into(),
+    };
+    let finish = FinishTasks::new(&args.tasks, args.workers).map_err(in_the_way)?;
+    let summary = interrupt::stopping(|| finish.stop(), || finish.run()).map_err(in_the_way)?;
+    if args.report.json {
+        let json = serde_json::to_string(&summary).expect("it holds only numbers, strings and lists");
+        say(&format!("{json}\n"))?;
+    } else if !args.report.quiet || summary.missing > 0 {
+        say(&sentence(&summary))?;
+    }
+    Ok(if summary.missing > 0 { exit::FAILURE } else { exit::FINE })
+}
+
+fn sentence(summary: &TasksSummary) -> String {
+    let TasksSummary { tasks, missing, missing_ids, missing_tasks, redone, shards, bytes, already_done, .. } = summary;
+    if *already_done {
+        return "is there already; nothing to do\n".to_owned();
+    }
+    if *missing == 0 {
+        let redone = if *redone > 0 { format!(", {redone} of them made twice") } else { String::new() };
+        return format!("{}{redone}, {}\n", count(*shards, "shard"), decimal(*bytes));
+    }
+    let file = missing_tasks.as_ref().map(|path| format!("; they are the tasks of {}", path.display()));
+    let names: String = missing_ids.iter().map(|id| format!("  {id}\n")).collect();
+    let more = if missing_ids.len() as u64 == *missing { "" } else { "  …\n" };
+    format!("{missing} of {tasks} shards are missing{}:\n{names}{more}", file.unwrap_or_default())
+}
