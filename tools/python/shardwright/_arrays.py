@@ -124,11 +124,14 @@ def ring_bytes(frame_bytes: int, acquired: Sequence[tuple[int, int]], budget: in
 def _move(source: Path, target: Path) -> None:
     """Move an array to its place, beside whatever is there. Its document comes last: then it is an array."""
     target.mkdir(parents=True, exist_ok=True)
-    for entry in sorted(source.iterdir(), key=lambda entry: entry.name == "zarr.json"):
-        place = target / entry.name
+    # Where no chunk was stored, because all pixels are the fill value, readers would find what is in the way of chunks.
+    names = {entry.name for entry in source.iterdir()} | {"c"}
+    for name in sorted(names, key=lambda name: (name == "zarr.json", name)):
+        place = target / name
         if place.exists() and not (place.is_dir() and not any(place.iterdir())):
             raise ExistsError(17, f"{place} is in the way of the array in {source}", str(place))
-        os.replace(entry, place)
+        if (source / name).exists():
+            os.replace(source / name, place)
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import by_tensorstore
 
+import shardwright as sw
 import shardwright.acquire_zarr as own
 
 
@@ -174,6 +175,61 @@ def test_levels_are_pixel_for_pixel_the_same(tmp_path: Path, method: str, dtype:
     assert ours == theirs
 
 
+@pytest.mark.parametrize(
+    ("sizes", "chunks", "order"),
+    [((6, 3), (1, 1), "tcz"), ((7, 3), (3, 1), "tcz"), ((7, 2), (3, 2), "tcz"), ((6, 3), (4, 1), "tzc")],
+)
+def test_levels_read_each_chunk_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int], chunks: tuple[int, int], order: str
+) -> None:
+    """Also those in which many planes are, or whose planes are not stored in the order in which they came."""
+    planes, colours = sizes
+    dims = [
+        dimension(own, "t", "TIME", 0, 1),
+        dimension(own, "c", "CHANNEL", colours, chunks[1]),
+        dimension(own, "z", "SPACE", planes, chunks[0]),
+        dimension(own, "y", "SPACE", 16, 4),
+        dimension(own, "x", "SPACE", 16, 4),
+    ]
+    array = own.ArraySettings(
+        dimensions=dims,
+        data_type=np.uint16,
+        downsampling_method=own.DownsamplingMethod.MEAN,
+        storage_dimension_order=[*order, "y", "x"],
+    )
+    levels = importlib.import_module("shardwright.acquire_zarr._levels")
+    opened = []
+
+    class Counted:
+        def __init__(self, path: Path) -> None:
+            self.array = sw.open(path)
+            self.chunk_shape, self.shape = self.array.chunk_shape, self.array.shape
+            self.pixels = 0
+            opened.append(self)
+
+        def __getitem__(self, index: Any) -> Any:
+            assert all(part.start % length == 0 for part, length in zip(index, self.chunk_shape, strict=False))
+            pixels = self.array[index]
+            self.pixels += pixels.size
+            return pixels
+
+    monkeypatch.setattr(levels, "open", Counted)
+    stream = own.ZarrStream(own.StreamSettings(store_path=str(tmp_path / "x.zarr"), arrays=[array]))
+    data = np.random.default_rng(0).integers(0, 60000, (2, colours, planes, 16, 16)).astype("u2")
+    stream.append(data)
+    stream.close()
+    assert len(opened) >= 2
+    assert all(source.pixels == source.array.size for source in opened)
+    found = by_tensorstore(tmp_path / "x.zarr", "1")
+    wanted = data if order == "tcz" else data.transpose(0, 2, 1, 3, 4)
+    wanted = wanted.astype("u4").reshape(*wanted.shape[:3], 8, 2, 8, 2).sum((4, 6)) // 4
+    if order == "tcz" and planes > chunks[0]:
+        # Of an odd number, the last is the mean of itself.
+        pairs = np.concatenate([wanted, wanted[:, :, -1:]], 2)[:, :, : planes + planes % 2]
+        wanted = (pairs[:, :, ::2] + pairs[:, :, 1::2]) // 2
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_several_arrays_and_plates(tmp_path: Path) -> None:
     def write(aqz: ModuleType, path: Path) -> None:
         fields = [
@@ -289,6 +345,17 @@ def test_what_can_not_be_done_is_refused_before_anything_is_written(tmp_path: Pa
     (tmp_path / "precious" / "thesis").touch()
     with pytest.raises(RuntimeError, match="no Zarr store"):
         own.ZarrStream(own.StreamSettings(store_path=str(tmp_path / "precious"), arrays=[array], overwrite=True))
+
+
+def test_a_file_in_the_way_of_chunks_is_an_error(tmp_path: Path) -> None:
+    """Also if all pixels are zeros, of which no chunk is stored."""
+    array = own.ArraySettings(dimensions=movie(own))
+    stream = own.ZarrStream(own.StreamSettings(store_path=str(tmp_path / "x.zarr"), arrays=[array]))
+    stream.append(np.zeros((2, 9, 14), "u1"))
+    (tmp_path / "x.zarr" / "c").touch()
+    with pytest.raises(RuntimeError, match="in the way"):
+        stream.close()
+    assert sw.verify(tmp_path / "x.zarr" / ".shardwright-live").is_sound
 
 
 def test_an_import_is_all_that_changes() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,6 @@ def write(image: Path, array: ArraySettings, config: Callable[[ArraySettings, in
         level_config = config(array, 1, 0)
         for dim, length in zip(level_config["dims"], shapes[level], strict=True):
             dim["size"] = None if dim["size"] is None else length
-        level_config["acquisition_order"] = []
         with create(staging, level_config) as run:
             for planes in _planes(source, shapes[level - 1], shapes[level], array):
                 run.append(np.ascontiguousarray(planes))
@@ -99,22 +99,59 @@ def write(image: Path, array: ArraySettings, config: Callable[[ArraySettings, in
         shutil.rmtree(staging)
 
 
-def _planes(source: Any, before: list[int], after: list[int], array: ArraySettings) -> Any:
-    """Yield the planes of a level in storage order, from those of the level before."""
+def _planes(source: Any, before: list[int], after: list[int], array: ArraySettings) -> Iterator[Pixels]:
+    """Yield the planes of a level in the order of acquisition, from those of the level before."""
     method = array.downsampling_method
     assert method is not None
     outer = len(before) - 2
     halves = [small < large for large, small in zip(before[outer:], after[outer:], strict=True)]
     depth = outer - 1 if outer and after[outer - 1] < before[outer - 1] else None
-    for position in np.ndindex(*after[:outer]):
+    names = [dimension.name for dimension in array.dimensions]
+    stored = array.storage_dimension_order or names
+    order = [stored.index(name) for name in names[:outer]]
+    blocks = _Blocks(source, order, depth)
+    for acquired in np.ndindex(*(after[axis] for axis in order)):
+        position = [acquired[order.index(axis)] for axis in range(outer)]
         if depth is None:
-            yield _plane(source[position], halves, method)
+            yield _plane(blocks.plane(position), halves, method)
             continue
-        first = 2 * position[depth]
-        pair = [_plane(source[(*position[:depth], first)], halves, method)]
-        if first + 1 < before[depth]:
-            pair.append(_plane(source[(*position[:depth], first + 1)], halves, method))
+        position[depth] *= 2
+        pair = [_plane(blocks.plane(position), halves, method)]
+        position[depth] += 1
+        if position[depth] < before[depth]:
+            pair.append(_plane(blocks.plane(position), halves, method))
         yield _joined(pair, method)
+
+
+class _Blocks:
+    """Planes of a level, of which each chunk is read once: all planes are kept whose chunks are open at once.
+
+    These are as many as the ring held while the level was written.
+    """
+
+    def __init__(self, source: Any, order: list[int], depth: int | None) -> None:
+        self._source = source
+        chunk = source.chunk_shape
+        # The slowest dimension in whose chunks several planes are.
+        deep = next((at for at, axis in enumerate(order) if chunk[axis] > 1), len(order))
+        self._lengths = {axis: 1 for axis in order[:deep]}
+        if deep < len(order):
+            axis = order[deep]
+            # Planes that become one are in the same block.
+            self._lengths[axis] = math.lcm(chunk[axis], 2) if axis == depth else chunk[axis]
+        self._start: list[int] | None = None
+        self._planes: Pixels | None = None
+
+    def plane(self, position: list[int]) -> Pixels:
+        """Return the plane at a position of the outer dimensions."""
+        start = [at - at % self._lengths[axis] if axis in self._lengths else 0 for axis, at in enumerate(position)]
+        if self._planes is None or start != self._start:
+            # The one goes before the other comes.
+            self._start, self._planes = start, None
+            ends = [at + self._lengths.get(axis, self._source.shape[axis]) for axis, at in enumerate(start)]
+            self._planes = self._source[tuple(map(slice, start, ends))]
+        plane: Pixels = self._planes[tuple(at - first for at, first in zip(position, start, strict=True))]
+        return plane
 
 
 def _plane(plane: Pixels, halves: list[bool], method: DownsamplingMethod) -> Pixels:
