@@ -11,7 +11,8 @@
 
 ``create`` starts a run; ``Acquisition`` has ``append`` for pixels that are somewhere else, and ``acquire`` for buffers
 that the camera fills in place. ``verify``, ``recover``, ``repack``, ``export``, ``manifest`` and ``pyramid`` are for
-afterwards.
+afterwards. ``plan_repack``, ``RunTasks`` and ``finish_tasks`` divide the work among machines, and ``shardwright.dask``
+does so on a cluster.
 """
 
 from pathlib import Path as _Path
@@ -36,6 +37,7 @@ from shardwright._errors import (
     RecordError,
     RingFull,
     StorageError,
+    TasksFailed,
     Unfinished,
     UnsupportedError,
 )
@@ -53,6 +55,7 @@ from shardwright._offline import (
 )
 from shardwright._plate import Plate, PlateAcquisition, plate
 from shardwright._summary import Latency, Level, Stats, Summary
+from shardwright._tasks import RunTasks, finish_tasks, plan_repack
 
 __all__ = [
     "Acquisition",
@@ -79,10 +82,12 @@ __all__ = [
     "RecordError",
     "Report",
     "RingFull",
+    "RunTasks",
     "Stats",
     "StorageError",
     "StoredArray",
     "Summary",
+    "TasksFailed",
     "Unfinished",
     "UnsupportedError",
     "__version__",
@@ -94,10 +99,12 @@ __all__ = [
     "dim",
     "drain_log",
     "export",
+    "finish_tasks",
     "gzip",
     "info",
     "manifest",
     "open",
+    "plan_repack",
     "plate",
     "pyramid",
     "recover",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shardwright._summary import Summary
+    from shardwright.dask import Result
 
 __all__ = [
     "ConfigError",
@@ -24,6 +25,7 @@ __all__ = [
     "RecordError",
     "RingFull",
     "StorageError",
+    "TasksFailed",
     "Unfinished",
     "UnsupportedError",
 ]
@@ -124,6 +126,18 @@ class UnsupportedError(Error, NotImplementedError):
 
 class InternalError(Error, RuntimeError):
     """A mistake of the package's own. Please report the text."""
+
+
+class TasksFailed(Error):
+    """Some tasks of an operation failed, so that it has no result yet. Another call runs those that are missing.
+
+    Attributes
+    ----------
+    result : shardwright.dask.Result
+        What became of all tasks.
+    """
+
+    result: Result
 
 
 class Unfinished(Error):

@@ -18,10 +18,10 @@ class _Painter(Protocol):
 
 
 class _Rich:
-    def __init__(self, what: str, in_bytes: bool) -> None:
+    def __init__(self, what: str, unit: str) -> None:
         from rich import progress
 
-        amount = progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn()
+        amount = progress.DownloadColumn() if unit == "B" else progress.MofNCompleteColumn()
         columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), amount)
         self._bar = progress.Progress(*columns, progress.TextColumn("{task.fields[text]}"))
         self._bar.start()
@@ -35,10 +35,10 @@ class _Rich:
 
 
 class _Tqdm:
-    def __init__(self, what: str, in_bytes: bool) -> None:
+    def __init__(self, what: str, unit: str) -> None:
         from tqdm.auto import tqdm
 
-        self._bar = tqdm(desc=what, unit="B" if in_bytes else " frames", unit_scale=in_bytes)
+        self._bar = tqdm(desc=what, unit=unit, unit_scale=unit == "B")
 
     def paint(self, done: int, total: int | None, text: str) -> None:
         self._bar.total = total
@@ -52,7 +52,7 @@ class _Tqdm:
 class _Plain:
     """One line that is written over, on a terminal; nothing elsewhere."""
 
-    def __init__(self, what: str, in_bytes: bool) -> None:
+    def __init__(self, what: str, unit: str) -> None:
         self._what = what
         self._shown = sys.stderr.isatty()
 
@@ -67,12 +67,12 @@ class _Plain:
             sys.stderr.write("\n")
 
 
-def _painter(what: str, in_bytes: bool) -> _Painter:
+def _painter(what: str, unit: str) -> _Painter:
     if importlib.util.find_spec("rich"):
-        return _Rich(what, in_bytes)
+        return _Rich(what, unit)
     if importlib.util.find_spec("tqdm"):
-        return _Tqdm(what, in_bytes)
-    return _Plain(what, in_bytes)
+        return _Tqdm(what, unit)
+    return _Plain(what, unit)
 
 
 class _Run(Protocol):
@@ -93,7 +93,7 @@ class Bar:
     def update(self) -> None:
         """Show how the run is now."""
         if self._painter is None:
-            self._painter = _painter("frames", False)
+            self._painter = _painter("frames", " frames")
         stats = self._acquisition.stats
         text = f"ring {stats.ring_frames - stats.ring_free}/{stats.ring_frames}"
         if stats.frames_missing or stats.frames_dropped:
@@ -131,8 +131,10 @@ def _expected(config: dict[str, Any]) -> int | None:
     return frames
 
 
-class of_bytes:
-    """Progress of an operation on a dataset: a context manager that gives what the operation calls."""
+class _Operation:
+    """Progress of an operation: a context manager that gives what the operation calls."""
+
+    _unit: str
 
     def __init__(self, what: str, progress: bool | Callable[[int, int], object]) -> None:
         self._what = what
@@ -144,9 +146,21 @@ class of_bytes:
             return None
         if callable(self._progress):
             return self._progress
-        self._painter = painter = _painter(self._what, True)
+        self._painter = painter = _painter(self._what, self._unit)
         return lambda done, total: painter.paint(done, total or None, "")
 
     def __exit__(self, *exception: object) -> None:
         if self._painter is not None:
             self._painter.close()
+
+
+class of_bytes(_Operation):
+    """Progress of an operation on a dataset, in bytes."""
+
+    _unit = "B"
+
+
+class of_tasks(_Operation):
+    """Progress of many tasks."""
+
+    _unit = " tasks"

@@ -27,6 +27,7 @@ mod offline;
 mod pixels;
 mod records;
 mod running;
+mod tasks;
 mod waits;
 
 /// The extension module.
@@ -48,6 +49,8 @@ mod _core {
     use super::log::take_log;
     #[pymodule_export]
     use super::offline::{info, manifest, pyramid, recover, repack, verify};
+    #[pymodule_export]
+    use super::tasks::{RunTasks, finish_tasks, plan_repack};
 
     use pyo3::prelude::*;
 

@@ -11,16 +11,16 @@ use shardwright::{Codec, Dialect, Error, IndexLocation, ManifestForm, OmeVersion
 
 use crate::errors::{OrRaise, raised};
 use crate::log::drain;
-use crate::waits::Limit;
+use crate::waits::stoppable;
 
 /// An operation on a dataset.
-trait Operation: Send + Sync + 'static {
+pub(crate) trait Operation: Send + Sync + 'static {
     fn run(&self) -> Result<String, Error>;
     fn stop(&self);
     fn progress(&self) -> Progress;
 }
 
-fn document(report: &impl Serialize) -> Result<String, Error> {
+pub(crate) fn document(report: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(report).map_err(|error| Error::Panicked { message: error.to_string() })
 }
 
@@ -44,37 +44,27 @@ macro_rules! operation {
     };
 }
 
-operation!(offline::Verify, offline::Recover, offline::Repack, offline::Pyramid, offline::WriteManifest);
+operation!(
+    offline::Verify,
+    offline::Recover,
+    offline::Repack,
+    offline::Pyramid,
+    offline::WriteManifest,
+    offline::FinishTasks
+);
 
 /// Runs an operation to its end, or stops it at a signal and waits until it has stopped.
-fn done(py: Python<'_>, operation: impl Operation, progress: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+pub(crate) fn done(py: Python<'_>, operation: impl Operation, progress: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
     let operation = Arc::new(operation);
     let worker = operation.clone();
-    let thread = std::thread::Builder::new().name("sw-python".into()).spawn(move || worker.run())?;
     let tell = || {
         let Some(progress) = progress else { return Ok(()) };
         let (done, total) = operation.progress().bytes();
         progress.call1((done, total)).map(drop)
     };
-    loop {
-        let limit = Limit::new(None);
-        py.detach(|| {
-            let start = std::time::Instant::now();
-            while !thread.is_finished() && start.elapsed() < limit.slice() {
-                std::thread::park_timeout(std::time::Duration::from_millis(1));
-            }
-        });
-        let interrupted = py.check_signals().and_then(|()| tell());
-        if interrupted.is_err() {
-            operation.stop();
-        } else if !thread.is_finished() {
-            continue;
-        }
-        let outcome = py.detach(|| thread.join());
-        drain(py);
-        interrupted?;
-        return outcome.map_err(|_| raised(py, "InternalError", "an operation panicked"))?.or_raise(py);
-    }
+    let outcome = stoppable(py, move || worker.run(), || operation.stop(), tell);
+    drain(py);
+    outcome?.or_raise(py)
 }
 
 fn options<T: for<'de> Deserialize<'de>>(py: Python<'_>, text: &str) -> PyResult<T> {
@@ -193,6 +183,11 @@ impl RepackDocument {
     }
 }
 
+/// The options of a repacking that a JSON document has.
+pub(crate) fn repack_options(py: Python<'_>, document: &str) -> PyResult<offline::RepackOptions> {
+    options::<RepackDocument>(py, document)?.options(py)
+}
+
 /// Makes a dataset compact, or another of it; a JSON document.
 #[pyfunction]
 pub(crate) fn repack(
@@ -202,7 +197,7 @@ pub(crate) fn repack(
     document: &str,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let options = options::<RepackDocument>(py, document)?.options(py)?;
+    let options = repack_options(py, document)?;
     let operation = py.detach(|| offline::Repack::new(path, out.as_deref(), &options)).or_raise(py)?;
     done(py, operation, progress)
 }

@@ -100,3 +100,36 @@ pub(crate) fn in_thread<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -
     })?;
     done.flatten().ok_or_else(|| crate::errors::raised(py, "InternalError", "a thread of the package panicked"))
 }
+
+/// Lets a thread of its own work, which `stop` lets end early: when a signal comes, and when `tell`, which is called
+/// between, fails. Then it has ended, too, before this returns.
+pub(crate) fn stoppable<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+    stop: impl FnOnce(),
+    mut tell: impl FnMut() -> PyResult<()>,
+) -> PyResult<T> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name("sw-python".into());
+    let thread = thread.spawn(move || {
+        // The other end is there until this has come.
+        let _ = sender.send(work());
+    })?;
+    let receiver = std::sync::Mutex::new(receiver);
+    let receive = |slice| receiver.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv_timeout(slice);
+    let done = loop {
+        let received = py.detach(|| receive(SLICE));
+        let interrupted = py.check_signals().and_then(|()| tell());
+        match (received, interrupted) {
+            (Err(std::sync::mpsc::RecvTimeoutError::Timeout), Ok(())) => {}
+            (received, Ok(())) => break received.ok(),
+            (_, Err(interrupted)) => {
+                stop();
+                // A panic has been told of.
+                let _ = py.detach(|| thread.join());
+                return Err(interrupted);
+            }
+        }
+    };
+    done.ok_or_else(|| crate::errors::raised(py, "InternalError", "a thread of the package panicked"))
+}

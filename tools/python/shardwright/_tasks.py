@@ -1,0 +1,138 @@
+"""Operations in parts, for many machines: a file of tasks is planned, they are run, and the result is made of them."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shardwright import _core
+from shardwright._config import _codec
+from shardwright._errors import ExistsError
+from shardwright._offline import Progress, Report, StrPath, _report
+from shardwright._progress import of_tasks
+
+__all__ = ["RunTasks", "finish_tasks", "plan_repack"]
+
+
+def plan_repack(
+    path: StrPath,
+    out: StrPath,
+    file: StrPath,
+    *,
+    overwrite: bool = False,
+    codec: str | Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Report:
+    """Write what ``repack`` would do as a file of tasks, one for each shard of the result.
+
+    The file has the absolute paths of both datasets, so whoever runs its tasks must see them there.
+
+    Parameters
+    ----------
+    path : path-like
+        A finished dataset.
+    out : path-like
+        The new dataset. Nothing is written there before the first task runs.
+    file : path-like
+        The file of tasks, ``tasks.jsonl``. One that is there stays if it is of the same plan.
+    overwrite : bool
+        Replace another file that is in the way.
+    codec : str or dict, optional
+        As of ``create``. By default chunks stay as they are.
+    **options
+        As of ``repack``.
+
+    Returns
+    -------
+    Report
+        ``tasks``, how many there are, and ``notes``, sentences on what is worth knowing of the result.
+    """
+    if codec is not None:
+        options["codec"] = _codec(codec)
+    target = Path(file)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
+    try:
+        tasks, notes = _core.plan_repack(Path(path).absolute(), Path(out).absolute(), partial, json.dumps(options))
+        if not overwrite and target.exists():
+            if not filecmp.cmp(partial, target, shallow=False):
+                text = f"{target} already exists, and is another plan; choose another file, or allow overwriting"
+                raise ExistsError(17, text, str(target))
+        else:
+            os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return Report(tasks=tasks, notes=notes)
+
+
+class RunTasks(_core.RunTasks):
+    """Runs tasks of a file that ``plan_repack`` or the command ``plan`` has written.
+
+    A task opens what its line names and nothing else. It may be run twice, also at the same time and on several
+    machines: the same bytes come of it, and the first file that is whole has the name. An object is for one process,
+    and is neither pickled nor forked: each process opens the file by its path.
+
+    Parameters
+    ----------
+    path : path-like
+        The file of tasks.
+    workers : int
+        Threads that read, compress and compare; 0 is one for each core.
+    memory_bytes : int
+        For chunks on their way.
+    """
+
+    def run(self, task: int | str) -> Report:
+        """Run a task; other Python threads go on meanwhile. After Ctrl-C, open the file again.
+
+        Parameters
+        ----------
+        task : int or str
+            Its number, from 0, or its id.
+
+        Returns
+        -------
+        Report
+            The receipt: ``id``, ``outcome`` (written, found, empty, finished), ``bytes``, ``seconds`` and sums.
+
+        Raises
+        ------
+        FormatError
+            The source is damaged, or is not what it was when the tasks were planned. The task has no output.
+        StorageError
+            As of a full disk; the task may be tried again.
+        """
+        return _report(self._run(task))
+
+    def __len__(self) -> int:
+        return self.tasks
+
+    def __repr__(self) -> str:
+        return f"<shardwright.RunTasks of {self.tasks} tasks>"
+
+
+def finish_tasks(path: StrPath, *, workers: int = 0, progress: Progress = False) -> Report:
+    """Make the result of what all tasks have made, if every shard is there and what its receipt says.
+
+    Parameters
+    ----------
+    path : path-like
+        The file of tasks.
+    workers : int
+        Threads that look at shards; 0 is one for each core.
+    progress : bool or callable
+        True shows a bar; a callable is called with the tasks looked at, and all.
+
+    Returns
+    -------
+    Report
+        ``missing``: how many shards are not there, or not what was made. If there are any, there is no result yet, as
+        damage that ``verify`` finds is no exception: ``missing_ids`` are the first of them, and ``missing_tasks`` is a
+        file with nothing but their tasks. Else ``shards``, ``bytes``, ``redone`` (made twice), ``already_done``.
+    """
+    with of_tasks("finish", progress) as tell:
+        return _report(_core.finish_tasks(Path(path), workers, tell))
