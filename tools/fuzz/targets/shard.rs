@@ -14,13 +14,12 @@ use shardwright::offline::Array;
 use shardwright::{Codec, Compressor, Config, Dim, IndexLocation, Placement};
 
 const SHARD: &str = "0/c/0/0/0";
-const DOCUMENTS: [&str; 3] = ["zarr.json", "0/zarr.json", "records/frame_number/zarr.json"];
 const INDEX_BYTES: usize = 16 * 8 + 4;
 
 struct Dataset {
     path: PathBuf,
     shard: Vec<u8>,
-    documents: Good,
+    files: Good,
     location: IndexLocation,
 }
 
@@ -42,7 +41,7 @@ fn dataset(placement: Placement, index_location: IndexLocation, compressor: Comp
     };
     let path = written(config, (0..2).map(|number| (0..=255).map(|at: u8| number + at / 7).collect()));
     let shard = fs::read(path.join(SHARD)).expect("a shard");
-    Dataset { documents: Good::of(&path, &DOCUMENTS), path, shard, location: index_location }
+    Dataset { files: Good::all(&path), path, shard, location: index_location }
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -56,8 +55,8 @@ fuzz_target!(|data: &[u8]| {
         let at = if dataset.location == IndexLocation::End { shard.len() - INDEX_BYTES } else { 0 };
         seal(&mut shard[at..at + INDEX_BYTES]);
     }
+    dataset.files.put_back();
     fs::write(dataset.path.join(SHARD), &shard).expect("written");
-    dataset.documents.put_back();
     drop(Array::open(&dataset.path).and_then(|array| array.read_all()));
     look_at(&dataset.path);
     let Some(found) = repair(&dataset.path) else { return };

@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use shardwright::offline::Array;
 use shardwright::{Codec, Compressor, Config, Dialect, Dim, Volume, VolumeHash};
 
-/// Its folder, its shard, its document.
+/// Its folder, its shard, all of its files.
 type Dataset = (PathBuf, Good, Good);
 
 static DATASETS: LazyLock<Vec<Dataset>> = LazyLock::new(|| {
@@ -46,8 +46,8 @@ fn dataset(frames: Option<u64>, compressor: Compressor, volume: Volume) -> Datas
     let path = written(config, (0..3).map(|number| (0..143).map(|at: u8| number + at / 7).collect()));
     let mut shards = fs::read_dir(path.join("0")).expect("a folder").map(|entry| entry.expect("a file").file_name());
     let shard = shards.next().expect("a shard").into_string().expect("hexadecimal digits");
-    let (shard, info) = (Good::of(&path, &[&format!("0/{shard}")]), Good::of(&path, &["info"]));
-    (path, shard, info)
+    let (shard, files) = (Good::of(&path, &[&format!("0/{shard}")]), Good::all(&path));
+    (path, shard, files)
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -55,14 +55,14 @@ fuzz_target!(|data: &[u8]| {
     if mode & 128 != 0 {
         return shardwright::offline::fuzzing::volume(data);
     }
-    let (path, Good(shards), info) = &DATASETS[usize::from(mode) % 4];
+    let (path, Good(shards), files) = &DATASETS[usize::from(mode) % 4];
     let [(shard, good)] = &shards[..] else { unreachable!() };
     let mut bytes = if mode & 4 == 0 { changed_shard(good, data) } else { data.to_vec() };
     if mode & 8 != 0 {
         seal_headers(&mut bytes);
     }
+    files.put_back();
     fs::write(shard, &bytes).expect("written");
-    info.put_back();
     drop(Array::open(path).and_then(|array| array.read_all()));
     look_at(path);
     drop(repair(path));

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use shardwright::offline::{Array, Recover, RecoverOptions, Recovery, Verify, VerifyOptions, describe};
 use shardwright::{Acquisition, Config, Dtype};
 
-/// A dataset of `frames`, written with the means of `config` and little memory, in a folder that is memory.
+/// A dataset of `frames`, written with the means of `config` and little memory, in a folder below TMPDIR.
 pub fn written(config: Config, frames: impl IntoIterator<Item = Vec<u8>>) -> PathBuf {
-    let path = tempfile::tempdir_in("/dev/shm").expect("a folder").keep().join("run.zarr");
+    let path = tempfile::tempdir().expect("a folder").keep().join("run.zarr");
     let config = Config { dtype: Dtype::U8, ring_bytes: 1 << 16, workers: 1, sync: false, ..config };
     let acquisition = Acquisition::create(&path, config).expect("a run");
     frames.into_iter().for_each(|pixels| assert_eq!(acquisition.append(&pixels).expect("a frame").frames, 1));
@@ -17,7 +17,8 @@ pub fn written(config: Config, frames: impl IntoIterator<Item = Vec<u8>>) -> Pat
     path
 }
 
-/// Files of a dataset as they were written, to be put back before each try.
+/// Files of a dataset as they were written, to be put back before each try. A repair may have removed a file with the
+/// folder that it was alone in.
 pub struct Good(pub Vec<(PathBuf, Vec<u8>)>);
 
 impl Good {
@@ -26,8 +27,27 @@ impl Good {
         Self(names.iter().map(read).collect())
     }
 
+    /// All of them.
+    pub fn all(dataset: &Path) -> Self {
+        let (mut files, mut folders) = (Vec::new(), vec![dataset.to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("a file").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    files.push((path.clone(), fs::read(path).expect("a file")));
+                }
+            }
+        }
+        Self(files)
+    }
+
     pub fn put_back(&self) {
-        self.0.iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("written"));
+        for (path, bytes) in &self.0 {
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, bytes).expect("written");
+        }
     }
 }
 
