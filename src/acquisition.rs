@@ -5,6 +5,7 @@ pub(crate) mod dataset;
 pub(crate) mod end;
 mod interleaved;
 mod levels;
+pub(crate) mod parts;
 mod planned;
 #[cfg(feature = "offline")]
 mod read;
@@ -38,7 +39,7 @@ use crate::storage::Storage;
 use crate::sync::Unpoisoned;
 use crate::words::quoted;
 use levels::Levels;
-use planned::{Planned, refuse_key, refuse_label, refuse_plate};
+use planned::{Planned, refuse_key, refuse_label, refuse_part, refuse_plate};
 pub(crate) use planned::{plan_with, refuse_bare};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
@@ -112,6 +113,9 @@ impl Acquisition {
     }
 
     pub(crate) fn create_at(path: &Path, mut config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
+        if let Some(part) = config.part {
+            return parts::start(path, config, part, buffers);
+        }
         // Before anything is touched: what can't work shall leave no trace.
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
@@ -157,6 +161,7 @@ impl Acquisition {
         refuse_key(&config)?;
         refuse_label(&config)?;
         refuse_bare(None, &config)?;
+        refuse_part(&config)?;
         Manifest::refuse(None, &config)?;
         Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }
@@ -333,7 +338,7 @@ impl Acquisition {
     /// The writer never waits for a viewer, but as long as the view lives, its buffer is missing from the ring: copy
     /// what is to be shown, and drop it.
     pub fn newest(&self) -> Option<FrameView> {
-        self.engine.ring.view_newest().map(|view| FrameView { view })
+        self.engine.ring.view_newest().map(|view| FrameView { view, part: self.engine.part })
     }
 
     /// Sets a user attribute of the image, at any time before [`finish`](Self::finish). It is in the dataset after the
@@ -411,7 +416,7 @@ impl Acquisition {
     /// One more than the largest number that a frame has got so far, or that was given up: what the next one gets
     /// without a number of its own.
     pub fn next_number(&self) -> u64 {
-        self.engine.numbers.next()
+        self.engine.told(self.engine.numbers.next())
     }
 
     /// Counters of this moment.

@@ -259,6 +259,16 @@ pub enum RefusedNumber {
         /// The number of frames that the array holds.
         frames: u64,
     },
+    /// Of another part of the run, which another process writes.
+    #[error("belongs to part {owner} of {of}, and this acquisition writes part {part}")]
+    OtherPart {
+        /// The part that has it.
+        owner: u32,
+        /// The part that this is.
+        part: u32,
+        /// How many parts there are.
+        of: u32,
+    },
     /// Within a picture, whose channels have numbers that follow each other.
     #[error("is not that of a picture's first channel, which is a multiple of how many channels it has")]
     NotFirst,

@@ -10,6 +10,7 @@ use crate::dtype::Element;
 use crate::engine::{Arrival, Engine};
 use crate::error::{Error, Result};
 use crate::format::fill_value;
+use crate::format::part::PartMap;
 use crate::pixels::Roi;
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
 use crate::ring::{Frame, Loan, View};
@@ -41,7 +42,7 @@ impl Lender {
         let plan = &self.engine.plan;
         let roi = plan.frame.roi.as_ref().map(|frame| frame.in_image(roi.unwrap_or_else(|| frame.whole())));
         write_record(loan.record_mut(), record, roi, plan.record.of_the_caller())?;
-        let number = self.engine.numbers.claim_for(number, plan.frame.samples() as u64)?;
+        let number = self.engine.claim_for(number, plan.frame.samples() as u64)?;
         loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
         Ok((number, inside))
     }
@@ -217,7 +218,8 @@ impl FrameMut {
     ///
     /// As of [`commit`](Self::commit), with the frame, which is still on loan.
     pub fn commit_viewed(self, number: Option<u64>, record: Record) -> Result<FrameView, Box<Uncommitted>> {
-        self.hand_over_by(number, record, Loan::commit_viewed).map(|view| FrameView { view })
+        let part = self.lender.engine.part;
+        self.hand_over_by(number, record, Loan::commit_viewed).map(|view| FrameView { view, part })
     }
 
     /// As [`commit`](Self::commit); without a number under the next one.
@@ -289,13 +291,16 @@ pub struct Uncommitted {
 /// [`FrameMut::commit_viewed`].
 pub struct FrameView {
     pub(crate) view: View,
+    /// What its writer has of the run, if not all.
+    pub(crate) part: Option<PartMap>,
 }
 
 impl FrameView {
     /// The frame's number; of a [picture](crate::PixelFormat::Rgb), that of its first channel.
     pub fn number(&self) -> u64 {
         let bytes = self.view.record()[NUMBER_IN_RECORD].try_into().expect("a record starts with 8 bytes of number");
-        i64::from_ne_bytes(bytes).cast_unsigned()
+        let own = i64::from_ne_bytes(bytes).cast_unsigned();
+        self.part.and_then(|part| part.frame(own)).unwrap_or(own)
     }
 }
 

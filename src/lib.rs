@@ -99,13 +99,14 @@ pub use acquisition::Acquisition;
 pub use acquisition::append::Appended;
 pub use acquisition::dataset::Dataset;
 pub use acquisition::end::Unfinished;
+pub use acquisition::parts::create_parts;
 pub use aligned_memory::RingBuffers;
 #[doc(hidden)]
 pub use archive_file::refuse_archive_folder;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,
-    ImageLabel, IndexLocation, LabelColor, LabelProperties, ManifestForm, OmeVersion, PixelFormat, Placement, Plate,
-    PlateAcquisition, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    ImageLabel, IndexLocation, LabelColor, LabelProperties, ManifestForm, OmeVersion, Part, PartBy, PixelFormat,
+    Placement, Plate, PlateAcquisition, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 pub use downsample::Method as PyramidMethod;
 pub use dtype::{Dtype, Element, ElementType};

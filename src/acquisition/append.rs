@@ -164,7 +164,8 @@ impl Acquisition {
 
     /// Refuses a frame for which the array has no place, before it waits for a buffer.
     pub(super) fn check_next(&self) -> Result<()> {
-        self.engine.numbers.check_next().or_else(|error| self.check().and(Err(error)))
+        let checked = self.engine.numbers.check_next().map_err(|error| self.engine.told_error(error));
+        checked.or_else(|error| self.check().and(Err(error)))
     }
 
     /// Lets the frames of so many buffers go that were not to be had, if that is the policy; otherwise the error why.
@@ -174,7 +175,7 @@ impl Acquisition {
         }
         let frames = self.engine.plan.frame.samples() as u64;
         for _ in 0..buffers {
-            self.engine.numbers.let_go_next(frames)?;
+            self.engine.numbers.let_go_next(frames).map_err(|error| self.engine.told_error(error))?;
             self.engine.counters.frames_dropped.fetch_add(frames, Relaxed);
             done.dropped += frames;
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::planned::{self, refuse_bare_image, refuse_key, refuse_label, refuse_plate};
+use super::planned::{self, refuse_bare_image, refuse_key, refuse_label, refuse_part, refuse_plate};
 use super::{Acquisition, Planned, plan_with, room};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
@@ -247,6 +247,7 @@ impl Dataset {
     fn check_name(&self, name: &str, config: &Config) -> Result<()> {
         refuse_key(config)?;
         refuse_bare_image(config)?;
+        refuse_part(config)?;
         if let Some((_, label)) = ome::label::parts(name) {
             return refuse_plate(config).and_then(|()| check_name(label));
         }

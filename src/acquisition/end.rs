@@ -201,7 +201,7 @@ impl Acquisition {
         let hidden = self.engine.plan.hidden(self.image.shape()[0], end.frames);
         let error = match error {
             Error::Io { action, path, source } if !hidden.is_empty() => {
-                let (first, last) = (hidden.start, hidden.end - 1);
+                let [first, last] = [hidden.start, hidden.end - 1].map(|number| self.engine.told(number));
                 // It knows paths alone.
                 let place = match self.image.root().is_in_storage() {
                     true => " of a folder with the files of the storage",
@@ -275,6 +275,8 @@ impl Acquisition {
         } else if !is_empty {
             self.write_manifest(&mut summary);
         }
+        // Documents have those of the part, readers of the summary those of the run.
+        summary.missing = self.engine.told_ranges(std::mem::take(&mut summary.missing));
         summary.elapsed = self.lender.started.get().map(Instant::elapsed).unwrap_or_default();
         summary.error = self.engine.first_error.get().cloned();
         logged(|| {
@@ -356,7 +358,7 @@ impl Acquisition {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         notes.extend(self.engine.effort_changes.lock().unpoisoned().notes());
-        notes.extend(unstored::note(&self.numbers_without_records()));
+        notes.extend(unstored::note(&self.engine.told_ranges(self.numbers_without_records())));
         if let (times, Some(error)) = &*self.engine.listener_failures.lock().unpoisoned() {
             notes.push(format!("on_shard_closed panicked for {}, at first with: {error}", count(*times, "shard")));
         }

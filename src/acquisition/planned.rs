@@ -11,6 +11,7 @@ use crate::dataset::Root;
 use crate::engine::rings::RingSource;
 use crate::error::{Error, Result};
 use crate::format::rules;
+use crate::plan::part::PartPlan;
 use crate::plan::{CodecPlan, Plan};
 use crate::words::quoted;
 
@@ -52,8 +53,12 @@ pub(super) fn codec(root: &Root, config: &Config) -> Result<CodecPlan> {
     CodecPlan::chosen(config, cores, root.storage_speed(config, &plan))
 }
 
-/// Checks a configuration. With buffers of the caller's own, the ring becomes as large as there are of them.
+/// Checks a configuration; that of a part of a run becomes that of its own array. With buffers of the caller's own, the
+/// ring becomes as large as there are of them.
 pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> Result<Plan> {
+    if let Some(part) = config.part.take() {
+        *config = PartPlan::new(config, &Plan::on_disk(config)?, part)?.config;
+    }
     let Some(buffers) = buffers else {
         let plan = Plan::new(config)?;
         return plan.check_memory(config).map(|()| plan);
@@ -117,6 +122,12 @@ pub(super) fn refuse_bare_image(config: &Config) -> Result<()> {
     let reason =
         "the images of a dataset of several have documents; create the array alone, at a path and perhaps a key";
     if config.bare { Err(Error::config("bare", true, reason)) } else { Ok(()) }
+}
+
+/// Refuses a configuration of a part, where there can be none.
+pub(super) fn refuse_part(config: &Config) -> Result<()> {
+    let reason = "only a run of one image, created in a folder by create_parts, has parts";
+    config.part.map_or(Ok(()), |part| Err(Error::config("part", format_args!("{} of {}", part.index, part.of), reason)))
 }
 
 /// Refuses a configuration that names a key, where it is said otherwise where the image is.

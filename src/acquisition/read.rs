@@ -33,17 +33,19 @@ impl Acquisition {
     /// frames in a closed shard of a [`Storage`](crate::Storage) that the program brought, be it
     /// [`Memory`](crate::Memory), which has no call for that, and in an open one of a precomputed volume; [`Error::Io`]
     /// and [`Error::Format`] for what can't be read, as in an open shard of a storage without
-    /// [`Blob::read_at`](crate::Blob::read_at).
+    /// [`Blob::read_at`](crate::Blob::read_at); [`Error::FrameNumber`] for a frame of another [part](crate::Part).
     pub fn read_frame(&self, number: u64, out: &mut [u8]) -> Result<()> {
         let frame = &self.engine.plan.frame;
         if out.len() != frame.array_bytes {
             return Err(Error::FrameSize { got: out.len(), expected: frame.array_bytes });
         }
         let fills = |out: &mut [u8]| out.chunks_mut(frame.fill.len()).for_each(|to| to.copy_from_slice(&frame.fill));
-        if self.engine.plan.frames_total.is_some_and(|total| number >= total) {
+        let frames = self.engine.part.map_or(self.engine.plan.frames_total, |part| part.frames);
+        if frames.is_some_and(|total| number >= total) {
             fills(out);
             return Ok(());
         }
+        let number = self.engine.own_number(number)?;
         loop {
             match self.engine.whereabouts(number) {
                 Whereabouts::Nowhere => fills(out),

@@ -8,6 +8,7 @@ mod dim;
 mod fill_value;
 mod label;
 mod ome;
+mod part;
 mod pixels;
 mod plate;
 mod pyramid;
@@ -25,6 +26,7 @@ pub use dim::{Dim, DimKind};
 pub use fill_value::FillValue;
 pub use label::{ImageLabel, LabelColor, LabelProperties};
 pub use ome::OmeVersion;
+pub use part::{Part, PartBy};
 pub use pixels::PixelFormat;
 pub use plate::{Plate, PlateAcquisition};
 pub use pyramid::{Depth, Downsampling};
@@ -166,6 +168,10 @@ pub struct Config {
     pub plate_acquisition: Option<u64>,
     /// Of a [label image](crate::Dataset::acquisition), what its integers stand for.
     pub label: Option<ImageLabel>,
+    /// Which part of a run this acquisition writes, which [`create_parts`](crate::create_parts) has made at the path.
+    /// All else is that of the whole run, and the same in all parts, but for what each host has to decide for itself.
+    /// `None`: all of it.
+    pub part: Option<Part>,
 }
 
 impl Default for Config {
@@ -207,6 +213,7 @@ impl Default for Config {
             manifest: Vec::new(),
             plate_acquisition: None,
             label: None,
+            part: None,
         }
     }
 }

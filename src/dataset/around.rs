@@ -136,7 +136,7 @@ fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
     let refuse = |reason: &str| Err(Error::conflict(folder, reason));
     let misplaced = |reason: &str| Err(Error::config("path", folder.display(), reason));
     let file = folder.join(DOCUMENT);
-    if let Some(document) = read(&file)? {
+    if let Some(document) = read_document(&file)? {
         if document["zarr_format"] != 3 || document["node_type"] != "group" {
             return misplaced("is no group of Zarr v3, so nothing can stand below it; choose another key");
         }
@@ -157,7 +157,7 @@ fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
 }
 
 /// The document at `path`, or `None` where there is no such file.
-fn read(path: &Path) -> Result<Option<Value>> {
+pub(crate) fn read_document(path: &Path) -> Result<Option<Value>> {
     match fs::metadata(path) {
         // Opening a pipe would wait for ever.
         Ok(found) if !found.is_file() => return Err(Error::format(path, "is not a regular file")),
@@ -185,7 +185,7 @@ fn note_of_labels(folder: &Path, document: Option<&Value>, path: &Path, config: 
     let ome = document.and_then(|document| document.pointer("/attributes/ome"));
     let listed = ome.and_then(|ome| ome[LABELS].as_array());
     let is_image = |group: &Path| {
-        let document = read(&group.join(DOCUMENT)).ok().flatten().unwrap_or_default();
+        let document = read_document(&group.join(DOCUMENT)).ok().flatten().unwrap_or_default();
         document.pointer("/attributes/ome/multiscales").is_some()
     };
     if listed.is_none() && !(folder.ends_with(LABELS) && folder.parent().is_some_and(is_image)) {

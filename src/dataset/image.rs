@@ -464,6 +464,8 @@ impl ImageWriter {
             level_of: self.level.as_ref().map(|_| FINEST),
             level_frames: self.level_frames,
             slots,
+            part: self.root.part,
+            parts: self.root.parts,
             ending,
         }
         .render()

@@ -37,6 +37,7 @@ use crate::archive_file::{ArchiveFile, check_dialect, is_archive_name, refuse_ar
 use crate::config::{Config, Dialect, Plate, StorageKind};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
+use crate::format::part::{PartMap, Parts};
 use crate::format::provenance::hex;
 use crate::fs::lost_pages;
 use crate::fs::system::{self, FileSystem};
@@ -62,6 +63,9 @@ pub(crate) struct Root {
     collection: Option<Mutex<Collection>>,
     /// Documents of groups around it that were made for it, the outermost first.
     groups: Vec<Made>,
+    /// Of one of several writers, what it has of the run; of the run, its parts.
+    pub(crate) part: Option<PartMap>,
+    pub(crate) parts: Option<Parts>,
 }
 
 #[derive(Debug)]
@@ -106,7 +110,13 @@ impl Root {
 
     fn new(location: Location, uuid: [u8; 16], several: bool) -> Self {
         let (keep, reserve, bytes, groups) = Default::default();
-        Self { location, uuid, keep, reserve, bytes, collection: several.then(Mutex::default), groups }
+        let collection = several.then(Mutex::default);
+        Self { location, uuid, keep, reserve, bytes, collection, groups, part: None, parts: None }
+    }
+
+    /// The images in it are known by the uuid of another dataset, of which it is a part.
+    pub(crate) fn know_as(&mut self, uuid: [u8; 16]) {
+        self.uuid = uuid;
     }
 
     /// A run ended because a shard found no room: that of other images shall not take what is left for the documents.

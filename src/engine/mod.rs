@@ -47,6 +47,7 @@ mod numbers;
 mod open_files;
 mod parked;
 mod parking;
+mod part_numbers;
 mod paused;
 pub(crate) mod pool;
 mod preparer;

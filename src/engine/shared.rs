@@ -19,6 +19,7 @@ use crate::codec::{Effort, Encoder};
 use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
 use crate::error::{Error, Result, logged};
+use crate::format::part::PartMap;
 use crate::format::slot_header::Origin;
 use crate::ome::contrast::Contrast;
 use crate::plan::Plan;
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     /// For checkpoints.
     pub(crate) open_cells: OpenCells,
     pub(crate) dataset_uuid: [u8; 16],
+    /// Of one of several writers, which frames and shards of the run it has.
+    pub(crate) part: Option<PartMap>,
     pub(crate) ring: Arc<Ring>,
     pub(crate) numbers: Numbers,
     /// Closed when no more frames are taken.
@@ -110,6 +113,7 @@ impl Shared {
             sync: config.sync,
             open_cells: OpenCells::default(),
             dataset_uuid: image.uuid,
+            part: image.root().part,
             numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total, plan.ring.leap_max),
             gate: Gate::default(),
             arrivals: bounded(plan.ring.frames),
@@ -234,7 +238,7 @@ impl Shared {
 
     /// What the header of a chunk says: the one of a layer in a shard of its cell.
     pub(super) fn origin(&self, layer: &LayerState, cell: &ShardCell, across: usize, chunk: usize) -> Origin {
-        Origin {
+        let origin = Origin {
             dataset: self.dataset_uuid,
             shard: cell.first_number + across as u64,
             chunk: chunk as u32,
@@ -242,7 +246,8 @@ impl Shared {
             frames: (layer.last_frame - layer.first_frame).min(u64::from(u32::MAX)) as u32,
             frames_came: u16::try_from(layer.present).unwrap_or(0),
             checksum_in_payload: self.plan.shard.checksum,
-        }
+        };
+        self.part.map_or(origin, |part| part.of_run(origin))
     }
 
     /// Who listens for closed shards panicked, as an upload may; the shard itself is whole.
@@ -303,7 +308,8 @@ impl Shared {
     /// The first frame that the first error is about. None if no frame so new has come: a place in a chunk that nothing
     /// filled has a number as well.
     pub(crate) fn first_error_frame(&self) -> Option<u64> {
-        self.first_error.frame().filter(|&frame| frame < self.counters.newest_end.load(Relaxed))
+        let frame = self.first_error.frame().filter(|&frame| frame < self.counters.newest_end.load(Relaxed));
+        frame.map(|frame| self.told(frame))
     }
 
     pub(super) fn newest_end(&self) -> u64 {

@@ -208,7 +208,7 @@ pub unsafe extern "C" fn sw_first_error_frame(acquisition: *mut sw_acquisition, 
 pub unsafe extern "C" fn sw_next_number(acquisition: *mut sw_acquisition, number: *mut u64) -> sw_status {
     with_run(acquisition, |run| {
         // SAFETY: as the caller promises, which is what the header says.
-        unsafe { out(number, "number") }?.set(run.engine.numbers.next());
+        unsafe { out(number, "number") }?.set(run.engine.told(run.engine.numbers.next()));
         Ok(())
     })
 }

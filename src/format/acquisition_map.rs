@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::layout::Layout;
+use super::part::{PartMap, parse_of};
 use super::precomputed::volume::{DEALT_MAX, Volume};
 use super::provenance::Provenance;
+use super::slot_header::{HEADER_BYTES, Origin, SlotHeader};
 use crate::geometry::{MAX_OUTER, Order, digits, for_each_position, position};
 
 /// The most frames that a writer's ring, and so a chunk of its, can hold.
@@ -19,6 +21,8 @@ pub(crate) struct AcquisitionMap {
     /// Of a volume whose shards are no boxes, the ids of each shard's chunks, which are numbered by their ranks.
     ids_by_shard: Option<BTreeMap<u64, Vec<u64>>>,
     unbounded: bool,
+    /// Of one of several writers, what it has of the run.
+    part: Option<PartMap>,
 }
 
 impl AcquisitionMap {
@@ -52,7 +56,17 @@ impl AcquisitionMap {
         let many = || format!("deals more than {DEALT_MAX} chunks out to shards that are no boxes, as no writer does");
         let ids_by_shard = dealt.map(|volume| volume.ids_by_shard().ok_or_else(many)).transpose()?;
         let order = Order::new(layout.shape[..outer].to_vec(), acquired);
-        Ok(Self { order, layout: layout.clone(), ids_by_shard, unbounded: own.unbounded })
+        Ok(Self { order, layout: layout.clone(), ids_by_shard, unbounded: own.unbounded, part: own.part })
+    }
+
+    /// The slot header in `bytes`, if it is whole and known, in the numbers of the array.
+    pub(crate) fn parse_header(&self, bytes: &[u8; HEADER_BYTES]) -> Option<SlotHeader> {
+        parse_of(self.part.as_ref(), bytes)
+    }
+
+    /// What a header says of a chunk of the array.
+    pub(crate) fn header_origin(&self, own: Origin) -> Origin {
+        self.part.map_or(own, |part| part.of_run(own))
     }
 
     fn ids_of(&self, shard: &[u64]) -> Option<&Vec<u64>> {
@@ -296,6 +310,7 @@ mod tests {
                     layout: layout([&sizes[..], &[4, 6]].concat(), [&unit[..], &[2, 2]].concat()),
                     ids_by_shard: None,
                     unbounded: false,
+                    part: None,
                 };
                 for number in 0..105 {
                     let at = cells.locate(number);

@@ -28,6 +28,7 @@ pub(crate) mod manifest;
 mod metadata;
 pub(crate) mod ngff;
 pub(crate) mod node;
+pub(crate) mod part;
 pub(crate) mod precomputed;
 pub(crate) mod provenance;
 mod rules;

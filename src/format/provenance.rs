@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::document::unlike;
 use super::level_frames::LevelFrames;
 use super::ngff;
+use super::part::{PartMap, Parts};
 use super::rules::Rules;
 use super::slot_header::HEADER_BYTES;
 use crate::config::Placement;
@@ -65,6 +66,10 @@ pub(crate) struct Provenance {
     /// Of a level of a pyramid, the array beside it whose frames it has in smaller.
     pub(crate) level_of: Option<String>,
     pub(crate) level_frames: LevelFrames,
+    /// Of one of several writers' parts, which one it is.
+    pub(crate) part: Option<PartMap>,
+    /// Of a run that several writers write, its parts.
+    pub(crate) parts: Option<Parts>,
 }
 
 /// Where slots stand in a shard.
@@ -102,6 +107,8 @@ struct Literally {
     slots: Option<Slots>,
     level_of: Option<String>,
     level_planes: Option<LevelFrames>,
+    part: Option<PartMap>,
+    parts: Option<Parts>,
 }
 
 fn said<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
@@ -126,6 +133,7 @@ impl Provenance {
         let level_frames =
             level_frames.ok_or_else(|| wrong(format!("level_planes {} can't be", json!(own.level_planes))))?;
         let slots = own.slots.map(|slots| slots.check().map_err(&wrong)).transpose()?;
+        let part = own.part.map(|part| part.check().map_err(&wrong)).transpose()?;
         Ok(Some(Self {
             writer,
             complete: own.complete,
@@ -141,6 +149,8 @@ impl Provenance {
             acquisition_order: own.acquisition_order,
             level_of: own.level_of,
             level_frames,
+            part,
+            parts: own.parts,
         }))
     }
 }
@@ -304,6 +314,20 @@ impl<'a> ProvenanceMut<'a> {
         self.0.insert(MISSING.into(), ranges(all));
     }
 
+    /// Says of which parts a run is.
+    pub(crate) fn set_parts(&mut self, parts: &Parts) {
+        self.0.insert("parts".into(), json!(parts));
+    }
+
+    /// Says how a run ended: with this many frames.
+    pub(crate) fn complete(&mut self, frames: u64, ending: &Ending<'_>) {
+        self.0.insert("complete".into(), json!(true));
+        self.0.insert("frames".into(), json!(frames));
+        self.0.insert(CHUNKS.into(), json!(ending.chunks));
+        self.0.insert(FRAMES_MISSING.into(), json!(ending.frames_missing));
+        self.0.insert(MISSING.into(), ranges(ending.missing));
+    }
+
     /// Says how a recovery ended: with this many frames, and shards that it could not account for.
     pub(crate) fn recover(&mut self, frames: u64, ending: &Ending<'_>, damaged_shards: &[String]) {
         self.0.insert("complete".into(), json!(false));
@@ -327,6 +351,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) level_of: Option<&'a str>,
     pub(crate) level_frames: LevelFrames,
     pub(crate) slots: Slots,
+    pub(crate) part: Option<PartMap>,
+    pub(crate) parts: Option<Parts>,
     /// The number of frames and how it ended, once it has.
     pub(crate) ending: Option<(u64, &'a Ending<'a>)>,
 }
@@ -355,6 +381,12 @@ impl Statement<'_> {
         }
         if !self.level_frames.is_same() {
             said["level_planes"] = json!(self.level_frames);
+        }
+        if let Some(part) = &self.part {
+            said["part"] = json!(part);
+        }
+        if let Some(parts) = &self.parts {
+            said["parts"] = json!(parts);
         }
         if let Some((frames, ending)) = self.ending {
             said["complete"] = json!(ending.error.is_none());

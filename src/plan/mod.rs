@@ -8,6 +8,7 @@ mod dialects;
 mod dims;
 mod frame;
 mod levels;
+pub(crate) mod part;
 mod record;
 mod ring;
 mod roi;

@@ -11,8 +11,8 @@ use super::pixels::{SW_ORIENTATION_FLIP_COLUMNS, SW_ORIENTATION_FLIP_ROWS, SW_OR
 use super::*;
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FillValue, FrameLayout,
-    IndexLocation, ManifestForm, OmeVersion, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind,
-    Volume, VolumeHash, WORKERS_MAX,
+    IndexLocation, ManifestForm, OmeVersion, Part, PartBy, PixelFormat, Placement, RecordField, RingFull, Shuffle,
+    StorageKind, Volume, VolumeHash, WORKERS_MAX,
 };
 use crate::downsample::Method;
 use crate::dtype::Dtype;
@@ -218,8 +218,18 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
                 .map(|label| from_json(label, "sw_config.label"))
                 .transpose()?,
             leap_max: config.leap_max,
+            part: part(config)?,
         })
     }
+}
+
+fn part(config: &sw_config) -> Outcome<Option<Part>> {
+    let sw_config { part: index, parts: of, .. } = *config;
+    let by = choice(PartBy::ALL, config.part_by, "sw_config.part_by")?;
+    if of == 0 && (index > 0 || by != PartBy::default()) {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_config.parts = 0: part or part_by is set, which are of a run in parts");
+    }
+    Ok((of > 0).then_some(Part { index, of, by }))
 }
 
 /// # Safety

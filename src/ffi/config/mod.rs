@@ -3,10 +3,12 @@
 
 pub mod convert;
 mod defaults;
+pub mod part;
 pub mod pixels;
 
 use std::ffi::{c_char, c_void};
 
+use self::part::sw_part_by;
 use self::pixels::{sw_orientation, sw_pixel_format};
 use super::pointer::{grows, put_text, read, sized_out};
 use super::status::{Outcome, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
@@ -477,6 +479,13 @@ pub struct sw_config {
     /// missing, and `shardwright recover` restores nothing. Of SW_DIALECT_ZARR3, by sw_create and sw_create_in. Default
     /// 0.
     pub bare: u32,
+    /// Of a run that several processes write, made by `shardwright create`, how many parts it has. All else is that of
+    /// the whole run. Default 0: one process writes all of it.
+    pub parts: u32,
+    /// Which of the `parts` this one writes, from 0 on. Default 0.
+    pub part: u32,
+    /// How the run's shards are divided among them. Default SW_PART_BY_TIME.
+    pub part_by: sw_part_by,
 }
 
 grows!(sw_config);
