@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::array::Array;
 use super::hierarchy::central::CentralMetadata;
 use super::hierarchy::{below, format_at, has_node};
+use super::parts::refuse::unfinished;
 use super::stale::{self, Stale};
 use crate::error::{Error, Result};
 use crate::format::node::NodeFormat;
@@ -67,6 +68,9 @@ impl Array {
         Lock::look_around(self.path())?;
         match self.provenance()? {
             Some(own) if !own.complete && !own.recovered => {
+                if let Some(parts) = own.parts {
+                    return Err(Error::unfinished(self.path(), unfinished(parts)));
+                }
                 let reason = "its writer did not finish, so frames that are missing can't be told from dark ones; \
                               recover it first";
                 Err(Error::unfinished(self.path(), reason))
@@ -81,6 +85,9 @@ impl Array {
         match self.provenance()? {
             _ if at_work => {
                 notes.push("a writer is at work: frames that are not written yet read as the fill value".to_owned());
+            }
+            Some(Provenance { complete: false, recovered: false, parts: Some(parts), .. }) => {
+                notes.push(unfinished(parts));
             }
             Some(own) if !own.complete && !own.recovered => {
                 let note = "its writer did not finish: frames that are missing read as the fill value; see recover";

@@ -44,6 +44,7 @@ use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 use crate::offline::levels;
 use crate::offline::not_fetched;
+use crate::offline::parts::refuse::refuse_unfinished_parts;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
 use crate::offline::repack::staging::fingerprint;
@@ -166,6 +167,7 @@ impl WriteManifest {
     pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         Lock::look_around(dataset.as_ref())?;
         Lock::look_below(dataset.as_ref())?;
+        refuse_unfinished_parts(dataset.as_ref())?;
         let manifest = Self::by_its_writer(dataset.as_ref(), out, options)?;
         links::enter(&manifest.root);
         nodes(&manifest.root)?;

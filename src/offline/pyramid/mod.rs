@@ -33,6 +33,7 @@ use crate::format::{self, Metadata, zarr3};
 use crate::fs::{self as os, Lock, attributes, document, links, look};
 use crate::offline::array::Array;
 use crate::offline::halving::Halving;
+use crate::offline::parts::refuse::refuse_unfinished_parts;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::repack::change::Change;
 use crate::offline::repack::lanes::ShardLanes;
@@ -288,6 +289,7 @@ fn bytes_of(metadata: &Metadata) -> u64 {
 /// Frames that a recovery finds would be missing in the levels.
 fn refuse_incomplete(root: &Path) -> Result<()> {
     let document = document::read(&root.join(zarr3::DOCUMENT))?.unwrap_or_default();
+    refuse_unfinished_parts(root)?;
     if is_unfinished(&document["attributes"]) {
         return Err(Error::unfinished(root, "its writer did not finish; recover it first"));
     }

@@ -29,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Lock, archives};
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
+use crate::offline::parts::refuse::refuse_moving;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::replaceable;
 use crate::sync::Unpoisoned;
@@ -94,6 +95,7 @@ impl Recover {
         // A writer's documents come one by one.
         Lock::look_around(&root)?;
         refuse_begun(&root)?;
+        refuse_moving(&root)?;
         let take = || match options.apply {
             true => Lock::take(&root).map(Some),
             false => Lock::look(&root).map(|()| None),

@@ -9,6 +9,7 @@ use crate::format::slot_header::SlotHeader;
 use crate::fs::links;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use crate::offline::hierarchy::{self, GroupAttributes, below};
+use crate::offline::parts;
 use crate::offline::ranges::Ranges;
 
 /// An image of this crate's writer.
@@ -73,8 +74,14 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
         return Err(error.clone());
     }
     let (mut images, mut finished, mut unfinished) = (Vec::new(), false, false);
+    let mut parts = None;
     for group in &tree.groups {
         let Some(own) = Provenance::parse(&group.path, &group.attributes)? else { continue };
+        if own.parts.is_some() && !own.complete && !own.recovered {
+            // Its shards are in its parts, each of which is an image.
+            parts = own.parts;
+            continue;
+        }
         if own.slots.is_none() {
             // It was repacked: a shard without slot headers looks as one that nothing was written to.
             let is_finished = own.complete || own.recovered;
@@ -101,6 +108,9 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
         }
         let map = node.array.acquisition_map(&own)?;
         images.push(WrittenImage { own, group, node, map, frames: None });
+    }
+    if let (true, Some(parts)) = (images.is_empty(), parts) {
+        return Err(Error::unfinished(root, parts::refuse::unfinished(parts)));
     }
     let is_root = |error: &&Error| match error {
         Error::Format { path, .. } | Error::Unsupported { path, .. } => path.parent() == Some(root) || path == root,

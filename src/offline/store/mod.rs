@@ -60,6 +60,7 @@ use crate::format::zarr3;
 use crate::fs::{Lock, document, links, look};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
+use crate::offline::parts::refuse::refuse_unfinished_parts;
 use crate::sync::Unpoisoned;
 use disk::{Disk, Local};
 use list::Lister;
@@ -194,6 +195,7 @@ impl Store {
         Lock::look_below(root)?;
         // A writer may have ended in between.
         store.reload()?;
+        refuse_unfinished_parts(root)?;
         for owner in store.views().all().filter_map(|view| view.owner.as_ref()) {
             if !owner.own.complete && !owner.own.recovered {
                 let reason = "its writer did not finish, and to edit a shard would remove what a recovery may still \

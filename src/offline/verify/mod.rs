@@ -27,6 +27,7 @@ use crate::offline::array::memory::on_fitting_threads;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
+use crate::offline::parts::refuse::unfinished;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::recover::refuse_begun;
 use crate::sync::Unpoisoned;
@@ -236,6 +237,8 @@ impl<'a> CheckRun<'a> {
         if own.recovered {
             let missing = count_that(own.frames_missing, "frame", IS);
             self.check.note(group, format!("was recovered; {missing} missing"));
+        } else if let Some(parts) = own.parts.filter(|_| !own.complete) {
+            self.check.note(group, unfinished(parts));
         } else if !own.complete {
             self.check.note(group, "is not complete: its writer was stopped or had an error; see recover");
         }

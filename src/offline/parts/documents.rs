@@ -1,0 +1,151 @@
+//! What a finished run says of itself.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::Run;
+use super::part::{FoundPart, Said};
+use crate::config::PartBy;
+use crate::error::{Error, Result};
+use crate::format;
+use crate::format::part::Parts;
+use crate::format::provenance::{ATTRIBUTE, Ending, MISSING_RANGES_MAX, OME, ProvenanceMut};
+use crate::format::zarr3;
+use crate::offline::ranges::Ranges;
+use crate::offline::repack::documents::change;
+use crate::words::quoted;
+
+/// What all parts came to.
+pub(super) struct Finished {
+    pub(super) frames: u64,
+    pub(super) missing: Ranges,
+    pub(super) frames_missing: u64,
+    pub(super) chunks: u64,
+    pub(super) shape: Vec<u64>,
+    /// All parts came to their ends by themselves.
+    pub(super) is_whole: bool,
+}
+
+impl Finished {
+    pub(super) fn new(run: &Run, found: &[FoundPart]) -> Result<Self> {
+        let ended = || found.iter().filter(|part| part.is_ended()).filter_map(|part| Some((part, part.said.as_ref()?)));
+        let last = |(part, said): (&FoundPart, &Said)| match part.end() {
+            0 => 0,
+            end => said.map.frame(end - 1).map_or(0, |last| last.saturating_add(1)),
+        };
+        let frames = ended().map(last).max().unwrap_or(0);
+        let came = match run.parts.by {
+            // Each has some of the frames.
+            PartBy::Time => {
+                let mut came = Ranges::default();
+                for (part, said) in ended() {
+                    came = came.union(&Ranges::new(said.map.ranges(&present(part)?)));
+                }
+                came
+            }
+            // Each has some of each frame.
+            PartBy::Frame if ended().count() < found.len() => Ranges::default(),
+            PartBy::Frame => {
+                let mut came = Ranges::from(0..frames);
+                for (part, _) in ended() {
+                    came = came.and(&Ranges::new(present(part)?));
+                }
+                came
+            }
+        };
+        let missing = Ranges::from(0..frames).minus(&came);
+        let mut shape = run.array.shape().to_vec();
+        if let Some(extent) = run.array.acquisition_map(&run.own)?.extent(frames) {
+            shape[0] = extent;
+        }
+        Ok(Self {
+            frames,
+            frames_missing: missing.count(),
+            missing,
+            chunks: ended().filter_map(|(_, said)| said.own.chunks).fold(0, u64::saturating_add),
+            shape,
+            is_whole: found.iter().all(|part| part.said.as_ref().is_some_and(|said| said.own.complete)),
+        })
+    }
+
+    /// The ranges that documents name.
+    pub(super) fn told(&self) -> Vec<Range<u64>> {
+        self.missing.iter().take(MISSING_RANGES_MAX).cloned().collect()
+    }
+}
+
+fn present(part: &FoundPart) -> Result<Vec<Range<u64>>> {
+    Ok(Ranges::from(0..part.end()).minus(&part.missing()?).iter().cloned().collect())
+}
+
+/// Says that the parts are being put together.
+pub(super) fn mark(root: &Path, parts: Parts) -> Result<()> {
+    edit(root, |own| own.set_parts(&Parts { finishing: true, ..parts }))
+}
+
+fn edit(root: &Path, edit: impl FnOnce(&mut ProvenanceMut)) -> Result<()> {
+    let file = root.join(zarr3::DOCUMENT);
+    change(&file, |document| {
+        let mut own = ProvenanceMut::at(document, "/attributes").ok_or_else(|| Error::changed(&file))?;
+        edit(&mut own);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Writes the last documents, the one that says that the run is finished behind all others. Returns what is to be known
+/// of attributes.
+pub(super) fn write(root: &Path, run: &Run, ended: &[&FoundPart], finished: &Finished) -> Result<Vec<String>> {
+    let said: Vec<&Said> = ended.iter().filter_map(|part| part.said.as_ref()).collect();
+    let damaged = said.iter().any(|said| !said.own.damaged_shards.is_empty());
+    change(run.array.document(), |document| {
+        format::set_shape(run.array.layout(), document, &finished.shape);
+        Ok(())
+    })?;
+    let mut notes = Vec::new();
+    if damaged {
+        notes.push("a part has shards in which its recovery found bytes that it could not account for".to_owned());
+    }
+    let file = root.join(zarr3::DOCUMENT);
+    change(&file, |document| {
+        if let Some(attributes) = document["attributes"].as_object_mut() {
+            said.iter().for_each(|said| take_attributes(attributes, said, &mut notes));
+        }
+        let mut own = ProvenanceMut::at(document, "/attributes").ok_or_else(|| Error::changed(&file))?;
+        let (frames_missing, missing) = (finished.frames_missing, &finished.told()[..]);
+        let ending = Ending { chunks: finished.chunks, frames_missing, missing, error: None };
+        match finished.is_whole {
+            true => own.complete(finished.frames, &ending),
+            false => own.recover(finished.frames, &ending, &[]),
+        }
+        own.set_parts(&Parts { finishing: false, ..run.parts });
+        Ok(())
+    })?;
+    Ok(notes)
+}
+
+/// Takes over what a part's caller said of the image, and the windows that its first frames gave the channels.
+fn take_attributes(attributes: &mut Map<String, Value>, said: &Said, notes: &mut Vec<String>) {
+    let index = said.map.index;
+    for (key, value) in said.attributes.as_object().into_iter().flatten() {
+        if key == ATTRIBUTE {
+            continue;
+        }
+        if key == OME {
+            let channels = value.get("omero").filter(|_| index == 0);
+            if let (Some(channels), Some(ome)) = (channels, attributes.get_mut(OME)) {
+                ome["omero"] = channels.clone();
+            }
+            continue;
+        }
+        match attributes.get(key) {
+            None => drop(attributes.insert(key.clone(), value.clone())),
+            Some(other) if other != value => {
+                notes.push(format!("part {index} has another attribute {}, which is left out", quoted(key)));
+            }
+            Some(_) => {}
+        }
+    }
+}

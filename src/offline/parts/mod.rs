@@ -1,0 +1,262 @@
+//! Puts the parts of a run together that several processes have written, each on its own host.
+//!
+//! The order makes it safe to stop at any moment and to run again: all is computed from documents and records, which
+//! stay until the end; the run is marked before the first shard is moved, so that no part begins or is changed any
+//! more; what says that the run is finished comes last, and then the parts go.
+
+mod documents;
+mod part;
+mod records;
+pub(super) mod refuse;
+mod shards;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::format::part::{PARTS, PARTS_MAX, Parts};
+use crate::format::provenance::Provenance;
+use crate::format::zarr3;
+use crate::fs::{Lock, document, folders_below, links, remove_folder};
+use crate::named::named;
+use crate::offline::array::Array;
+use crate::offline::progress::{Progress, ProgressCounters, controls};
+use crate::offline::ranges::Ranges;
+use crate::sync::Unpoisoned;
+use documents::Finished;
+use part::{FoundPart, find};
+
+/// How [`FinishParts`] works.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FinishPartsOptions {
+    /// Finish without parts that never came or did not end: their frames are listed as missing. What such a part has
+    /// written stays where it is.
+    pub incomplete: bool,
+}
+
+/// What became of a run in parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PartsFinished {
+    /// The array's shape.
+    pub shape: Vec<u64>,
+    /// One past the highest frame number that came to any part.
+    pub frames: u64,
+    /// How many frames below that are missing.
+    pub frames_missing: u64,
+    /// Their numbers, as ranges.
+    pub missing: Vec<Range<u64>>,
+    /// Chunks that were written.
+    pub chunks: u64,
+    /// Each part.
+    pub parts: Vec<PartFinished>,
+    /// What is to be known beside that, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// What became of one part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PartFinished {
+    /// Its number.
+    pub index: u32,
+    /// How it ended.
+    pub state: PartState,
+    /// Frames that came to it.
+    pub frames: u64,
+}
+
+/// How a part of a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PartState {
+    /// As it should.
+    Complete,
+    /// It was stopped, and recovered.
+    Recovered,
+    /// It was stopped, or had an error, and nobody has recovered it.
+    Unfinished,
+    /// It was never begun.
+    Absent,
+}
+
+named!(PartState, "state", {
+    Complete => "complete",
+    Recovered => "recovered",
+    Unfinished => "unfinished",
+    Absent => "absent",
+});
+
+/// Puts the parts of a run together that [`create_parts`](crate::create_parts) has made: moves their shards into its
+/// array, writes its records, and says in its documents how many frames there are and which are missing. The result is
+/// what one process would have written.
+///
+/// No pixel is read or written. It may be stopped at any moment and run again; of a finished run, it changes nothing.
+///
+/// ```no_run
+/// use shardwright::offline::{FinishParts, FinishPartsOptions};
+///
+/// let finished = FinishParts::new("run.ome.zarr", &FinishPartsOptions::default())?.run()?;
+/// println!("{} frames", finished.frames);
+/// # Ok::<(), shardwright::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FinishParts {
+    root: PathBuf,
+    options: FinishPartsOptions,
+    counters: ProgressCounters,
+    /// Until the end of its run.
+    lock: Mutex<Option<Lock>>,
+}
+
+controls!(FinishParts);
+
+impl FinishParts {
+    /// Looks whether the run at `path` can be finished; nothing is changed yet. Who finishes it is its only writer from
+    /// now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] while somebody writes a part or finishes the run; [`Error::Unsupported`] for what is no run in
+    /// parts; [`Error::Unfinished`] with the numbers of parts that never came or did not end; [`Error::Format`] for a
+    /// part of another run, and when a document is broken; [`Error::Io`] when the system refuses something.
+    pub fn new(path: impl AsRef<Path>, options: &FinishPartsOptions) -> Result<Self> {
+        let root = path.as_ref();
+        let root = root.canonicalize().map_err(|error| Error::io("open", root, error))?;
+        links::enter(&root);
+        Run::open(&root)?;
+        Lock::look_around(&root)?;
+        let lock = Lock::take(&root)?;
+        Lock::look_below(&root)?;
+        let run = Run::open(&root)?;
+        run.refuse_lacking(options, &find(&root, &run.own, run.parts)?)?;
+        let lock = Mutex::new(Some(lock));
+        Ok(Self { root, options: options.clone(), counters: ProgressCounters::default(), lock })
+    }
+
+    /// Puts the parts together.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new); [`Error::Conflict`] when it is called again, and when a shard is in the way of
+    /// another.
+    pub fn run(&self) -> Result<PartsFinished> {
+        self.counters.begin_only_run("FinishParts", &self.root)?;
+        let _lock = self.lock.lock().unpoisoned().take();
+        let run = Run::open(&self.root)?;
+        let found = find(&self.root, &run.own, run.parts)?;
+        if run.own.complete || run.own.recovered {
+            return self.tidy(&run, &found);
+        }
+        run.refuse_lacking(&self.options, &found)?;
+        // A part that begins takes its lock, and then looks for this.
+        documents::mark(&self.root, run.parts)?;
+        Lock::look_below(&self.root)?;
+        let found = find(&self.root, &run.own, run.parts)?;
+        run.refuse_lacking(&self.options, &found)?;
+        let ended: Vec<&FoundPart> = found.iter().filter(|part| part.is_ended()).collect();
+        let finished = Finished::new(&run, &found)?;
+        self.counters.begin(finished.frames);
+        for part in &ended {
+            self.counters.go_on()?;
+            shards::r#move(&self.root, part)?;
+        }
+        records::merge(&self.root, &ended, &finished, run.parts.by, &self.counters)?;
+        let notes = documents::write(&self.root, &run, &ended, &finished)?;
+        self.remove(&ended)?;
+        Ok(told(&finished, &found, notes))
+    }
+
+    /// Of a run that is finished: removes what a call that was killed at its very end has left.
+    fn tidy(&self, run: &Run, found: &[FoundPart]) -> Result<PartsFinished> {
+        let ended: Vec<_> = found.iter().filter(|part| part.is_ended() && part.was_taken(run.parts)).collect();
+        self.remove(&ended)?;
+        let own = &run.own;
+        let finished = Finished {
+            frames: own.frames.unwrap_or(0),
+            missing: Ranges::new(own.missing.clone()),
+            frames_missing: own.frames_missing,
+            chunks: own.chunks.unwrap_or(0),
+            shape: run.array.shape().to_vec(),
+            is_whole: own.complete,
+        };
+        Ok(told(&finished, &[], vec!["was finished before".to_owned()]))
+    }
+
+    /// Removes parts of which everything is in the run, and their group when none is left.
+    fn remove(&self, parts: &[&FoundPart]) -> Result<()> {
+        let group = self.root.join(PARTS);
+        parts.iter().try_for_each(|part| remove_folder(&part.folder))?;
+        let others = std::fs::read_dir(&group).into_iter().flatten().flatten();
+        if others.filter(|entry| entry.file_name() != zarr3::DOCUMENT).count() == 0 {
+            remove_folder(&group)?;
+        }
+        Ok(())
+    }
+}
+
+fn told(finished: &Finished, found: &[FoundPart], notes: Vec<String>) -> PartsFinished {
+    let of = |part: &FoundPart| PartFinished { index: part.index, state: part.state, frames: part.frames_came() };
+    PartsFinished {
+        shape: finished.shape.clone(),
+        frames: finished.frames,
+        frames_missing: finished.frames_missing,
+        missing: finished.told(),
+        chunks: finished.chunks,
+        parts: found.iter().map(of).collect(),
+        notes,
+    }
+}
+
+/// A run in parts.
+struct Run {
+    own: Provenance,
+    parts: Parts,
+    array: Array,
+}
+
+impl Run {
+    fn open(root: &Path) -> Result<Self> {
+        let found = document::read(&root.join(zarr3::DOCUMENT))?;
+        let own = found.map(|found| Provenance::parse(root, &found["attributes"])).transpose()?.flatten();
+        let Some((own, parts)) = own.and_then(|own| own.parts.map(|parts| (own, parts))) else {
+            let reason = "is no run in parts, which `shardwright create` makes: there is nothing to finish";
+            return Err(Error::unsupported(root, reason));
+        };
+        if parts.of == 0 || parts.of > PARTS_MAX {
+            return Err(Error::format(root, format!("names {} parts; 1 to {PARTS_MAX} are possible", parts.of)));
+        }
+        let place = root.join("0");
+        let array = Array::open_exactly(&place)?.ok_or_else(|| Error::format(&place, "is no array"))?;
+        Ok(Self { own, parts, array })
+    }
+
+    /// Refuses parts that never came or did not end.
+    fn refuse_lacking(&self, options: &FinishPartsOptions, found: &[FoundPart]) -> Result<()> {
+        if self.own.complete || self.own.recovered {
+            return Ok(());
+        }
+        let of = |state: PartState| {
+            let numbers = found.iter().filter(|part| part.state == state).map(|part| part.index.to_string());
+            Some(numbers.collect::<Vec<_>>().join(", ")).filter(|numbers| !numbers.is_empty())
+        };
+        let unfinished = of(PartState::Unfinished)
+            .map(|numbers| format!("parts that did not end: {numbers}, which `recover` of the run or the part mends"));
+        let absent = of(PartState::Absent).map(|numbers| format!("parts that never came: {numbers}"));
+        let lacking: Vec<_> = unfinished.into_iter().chain(absent).collect();
+        if lacking.is_empty() || options.incomplete {
+            return Ok(());
+        }
+        let root = self.array.path().parent().unwrap_or(self.array.path());
+        let help = "the option `incomplete` finishes without them";
+        Err(Error::unfinished(root, format!("has {}; {help}", lacking.join("; and "))))
+    }
+}
+
+/// Makes a folder of the run, and those above it.
+fn make_folder(root: &Path, folder: &Path) -> Result<()> {
+    folders_below(root, folder)
+}
