@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::planned::{self, refuse_bare_image, refuse_key, refuse_label, refuse_part, refuse_plate};
+use super::planned::{
+    self, refuse_bare_image, refuse_key, refuse_label, refuse_label_acquisition, refuse_part, refuse_plate,
+};
 use super::{Acquisition, Planned, plan_with, room};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
@@ -249,7 +251,7 @@ impl Dataset {
         refuse_bare_image(config)?;
         refuse_part(config)?;
         if let Some((_, label)) = ome::label::parts(name) {
-            return refuse_plate(config).and_then(|()| check_name(label));
+            return refuse_label_acquisition(config).and_then(|()| check_name(label));
         }
         refuse_label(config)?;
         match self.root.plate() {

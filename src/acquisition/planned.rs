@@ -87,8 +87,15 @@ pub(super) fn refuse_label(config: &Config) -> Result<()> {
 }
 
 pub(super) fn refuse_plate(config: &Config) -> Result<()> {
-    let refuse = |id| Err(Error::config("plate_acquisition", id, "the image is not on a plate"));
-    config.plate_acquisition.map_or(Ok(()), refuse)
+    refuse_acquisition(config, "the image is not on a plate")
+}
+
+pub(super) fn refuse_label_acquisition(config: &Config) -> Result<()> {
+    refuse_acquisition(config, "labels have the acquisition of their image; leave it out")
+}
+
+fn refuse_acquisition(config: &Config, reason: &str) -> Result<()> {
+    config.plate_acquisition.map_or(Ok(()), |id| Err(Error::config("plate_acquisition", id, reason)))
 }
 
 /// Refuses an array that is to be written alone, and has no place for what else is asked for. `path`: `None` in a
