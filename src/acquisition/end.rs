@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Acquisition;
 use super::levels::Levels;
+use crate::dataset::Unlisted;
 use crate::dataset::documents::Documents;
 use crate::dataset::records::RecordBlock;
 use crate::engine::pool::Pool;
@@ -23,8 +24,10 @@ struct End {
     frames: u64,
     /// It was aborted before anything came, or is an image of a plate to which nothing came.
     is_empty: bool,
-    /// Of such an image of a plate, the documents around it that go with it.
-    left_out: Option<Vec<String>>,
+    /// Of such an image of a plate, what goes with it.
+    left_out: Option<Unlisted>,
+    /// Nothing came to it, but labels of it are not at their end: whether it stays shows when they are.
+    waits: bool,
     /// No frame came, and there is a dataset that this one was to replace: it need not make room.
     gives_back: bool,
     /// All documents that were to be written are.
@@ -169,10 +172,8 @@ impl Acquisition {
         let store = |block: &RecordBlock| caught(|| self.image.write_records(&self.engine.plan, block)).is_ok();
         self.engine.unstored_records.store_again(store);
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
-        // A plate tells of the wells that were written, and labels need their image.
-        let is_left_out = nothing_came && self.image.root().plate().is_some() && !self.image.has_labels();
-        let left_out = is_left_out.then(|| self.image.unlist());
-        let is_empty = is_left_out || (self.engine.aborting.load(Relaxed) && nothing_came);
+        let waits = nothing_came && self.image.root().plate().is_some();
+        let is_empty = self.engine.aborting.load(Relaxed) && nothing_came;
         let gives_back = nothing_came && self.image.root().replaces();
         let counters = &self.engine.counters;
         let lost = counters.frames_accepted.load(Relaxed).saturating_sub(counters.frames_written.load(Relaxed));
@@ -183,13 +184,28 @@ impl Acquisition {
         // From now on what was lost is missing for those who look at the counters, too.
         self.engine.counters.frames_missing.store(summary.frames_missing, Relaxed);
         let frames = self.engine.counters.newest_end.load(Relaxed);
-        End { summary, frames, is_empty, left_out, gives_back, is_told: !is_empty }
+        let mut end = End { summary, frames, is_empty, left_out: None, waits, gives_back, is_told: !is_empty };
+        self.look_for_labels(&mut end);
+        end
+    }
+
+    /// A plate tells of the wells that were written; labels need their image.
+    fn look_for_labels(&self, end: &mut End) {
+        if end.waits && !self.image.has_labels() {
+            end.left_out = Some(self.image.unlist());
+            (end.waits, end.is_empty, end.is_told) = (false, true, false);
+        }
     }
 
     /// Takes the documents back of an image to which nothing came, when no others name it any more.
     fn leave_out(&self, end: &mut End) {
-        if let Some(around) = end.left_out.take() {
-            self.image.leave_out(&self.engine.plan, &around);
+        if end.waits && !self.image.wait_for_labels(&self.engine.plan) {
+            // The last of them went meanwhile.
+            end.left_out = Some(self.image.unlist());
+            self.note(caught(|| self.image.root().write_collection(&mut Documents::AtOnce(self.image.storage()))), end);
+        }
+        if let Some(unlisted) = end.left_out.take() {
+            self.image.leave_out(&self.engine.plan, &unlisted);
         }
     }
 
@@ -226,7 +242,7 @@ impl Acquisition {
         if end.is_empty {
             return;
         }
-        if !end.gives_back {
+        if !end.gives_back && !end.waits {
             self.image.root().keep();
         }
         if let Err(error) = caught(|| self.write_lost(end.frames)) {
@@ -398,6 +414,8 @@ impl Acquisition {
 /// Writes the documents of runs whose shards are closed.
 fn write_together(runs: &[Acquisition]) -> Vec<Result<Summary, Unfinished>> {
     let mut ends: Vec<_> = runs.iter().map(Acquisition::begin_end).collect();
+    // Labels may come behind their image.
+    runs.iter().zip(&mut ends).for_each(|(run, end)| run.look_for_labels(end));
     type Write = fn(&Acquisition, &mut End, &mut Documents);
     let phases: [Write; 2] = [Acquisition::write_shape, Acquisition::write_ending];
     for (phase, write) in phases.into_iter().enumerate() {

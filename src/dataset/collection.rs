@@ -37,6 +37,17 @@ struct ListedImages {
     levels: usize,
     /// Where it is on the plate.
     field: Option<Field>,
+    /// Its documents, once it has ended without a frame: it goes with the last of its labels.
+    waiting: Option<Vec<String>>,
+}
+
+/// What is listed no more, and goes once no document names it.
+#[derive(Debug, Default)]
+pub(crate) struct Unlisted {
+    /// An image, and perhaps that whose labels it was the last of.
+    pub(super) images: Vec<String>,
+    /// Documents around these, and those of the second.
+    pub(super) documents: Vec<String>,
 }
 
 impl Collection {
@@ -125,23 +136,45 @@ impl Collection {
             shape: shape.to_vec(),
             levels,
             field,
+            waiting: None,
         });
     }
 
-    /// Lists an image no more. Returns the documents that nothing needs any longer. Its name can't be used before it is
+    /// Lets an image go with the last of its labels. False: it has none.
+    pub(super) fn wait_for_labels(&mut self, name: &str, documents: Vec<String>) -> bool {
+        let has_labels = self.has_labels(name);
+        if let Some(image) = self.images.iter_mut().find(|image| image.name == name).filter(|_| has_labels) {
+            image.waiting = Some(documents);
+        }
+        has_labels
+    }
+
+    /// Lists an image no more. Its name, and those that go with it, can't be used before they are
     /// [forgotten](Self::forget).
-    pub(super) fn unlist(&mut self, name: &str) -> Vec<String> {
-        let Some(at) = self.images.iter().position(|image| image.name == name) else { return Vec::new() };
+    pub(super) fn unlist(&mut self, name: &str) -> Unlisted {
+        let Some(at) = self.images.iter().position(|image| image.name == name) else { return Unlisted::default() };
         let ListedImages { field, .. } = self.images.remove(at);
         self.leaving.insert(name.to_owned());
-        if let Some((of, _)) = label::parts(name) {
-            if self.has_labels(of) {
-                self.changed_labels.insert(of.to_owned());
-                return Vec::new();
-            }
-            self.changed_labels.remove(of);
-            return vec![zarr3::document_at(&format!("{of}/labels"))];
+        let mut images = vec![name.to_owned()];
+        let Some((of, _)) = label::parts(name) else { return Unlisted { images, documents: self.unneeded(field) } };
+        if self.has_labels(of) {
+            self.changed_labels.insert(of.to_owned());
+            return Unlisted { images, documents: Vec::new() };
         }
+        self.changed_labels.remove(of);
+        let mut documents = vec![zarr3::document_at(&format!("{of}/labels"))];
+        let image = self.images.iter_mut().find(|image| image.name == of);
+        if let Some(own) = image.and_then(|image| image.waiting.take()) {
+            // What names others goes before them.
+            let with_it = self.unlist(of);
+            documents.splice(0..0, with_it.documents.into_iter().chain(own));
+            images.extend(with_it.images);
+        }
+        Unlisted { images, documents }
+    }
+
+    /// The documents that nothing needs any longer around an image that was in this field.
+    fn unneeded(&mut self, field: Option<Field>) -> Vec<String> {
         let (Some(field), Some(plate)) = (&field, &self.plate) else { return Vec::new() };
         let is_left =
             |is_same: &dyn Fn(&Field) -> bool| self.images.iter().filter_map(|image| image.field.as_ref()).any(is_same);

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Root;
 use super::attributes::UserAttributes;
+use super::collection::Unlisted;
 use super::documents::Documents;
 use super::records::{self, RecordBlock};
 use super::uuid::image_uuid;
@@ -167,31 +168,39 @@ impl ImageWriter {
 
     /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
     pub(crate) fn undo(&self, plan: &Plan) {
-        let around = self.unlist();
+        let unlisted = self.unlist();
         let _ = caught(|| self.root.write_collection(&mut Documents::AtOnce(&*self.storage)));
-        self.leave_out(plan, &around);
+        self.leave_out(plan, &unlisted);
     }
 
-    /// Takes the image out of the dataset's documents, which are yet to be written, because nothing came of it. Returns
-    /// those around it that go with it.
-    pub(crate) fn unlist(&self) -> Vec<String> {
+    /// Takes the image out of the dataset's documents, which are yet to be written, because nothing came of it.
+    pub(crate) fn unlist(&self) -> Unlisted {
         let listed = self.name.as_ref().zip(self.root.collection());
         listed.map(|(name, mut images)| images.unlist(name)).unwrap_or_default()
     }
 
-    /// Removes its documents and those `around` it, when no others name it any more: a run may be killed at any moment.
-    pub(crate) fn leave_out(&self, plan: &Plan, around: &[String]) {
-        self.root.remove_around(&*self.storage, around);
-        self.remove_documents(plan);
-        if let Some(name) = &self.name {
-            self.root.forget(name);
-        }
+    /// Lets the last of its labels take the image out, too, should nothing come to any. False: it has none.
+    pub(crate) fn wait_for_labels(&self, plan: &Plan) -> bool {
+        let documents = self.documents(plan);
+        let listed = self.name.as_ref().zip(self.root.collection());
+        listed.is_some_and(|(name, mut images)| images.wait_for_labels(name, documents))
     }
 
-    fn remove_documents(&self, plan: &Plan) {
+    /// Removes its documents and what goes with it, when no others name it any more: a run may be killed at any moment.
+    pub(crate) fn leave_out(&self, plan: &Plan, unlisted: &Unlisted) {
+        self.root.remove_unneeded(&*self.storage, &unlisted.documents);
+        for key in self.documents(plan) {
+            let _ = caught(|| Ok(self.storage.remove(&key)));
+        }
+        let _ = caught(|| Documents::AtOnce(&*self.storage).settle(self.root.path()));
+        unlisted.images.iter().for_each(|name| self.root.forget(name));
+    }
+
+    /// The keys of its documents; those that name others come before them.
+    fn documents(&self, plan: &Plan) -> Vec<String> {
+        let key = |key: String| self.prefix.clone() + &key;
         if let Some(path) = self.lone_array() {
-            let _ = caught(|| Ok(self.storage.remove(&(self.prefix.clone() + &zarr3::document_at(path)))));
-            return;
+            return vec![key(zarr3::document_at(path))];
         }
         let records = plan.record.fields.iter().map(|field| zarr3::document_at(&record_array(&field.name)));
         let (user, own) = (Map::new(), Value::from(Map::new()));
@@ -199,11 +208,7 @@ impl ImageWriter {
         let image = self.described(plan, &state, &user, &own);
         let documents = [image.of_attributes(), image.of_shape()].into_iter().chain(image.entry()).map(|(key, _)| key);
         let levels = plan.levels.iter().map(|level| zarr3::document_at(&level.path));
-        // What names others goes before them.
-        for key in documents.chain(levels).chain([zarr3::document_at(RECORDS)]).chain(records) {
-            let _ = caught(|| Ok(self.storage.remove(&format!("{}{key}", self.prefix))));
-        }
-        let _ = caught(|| Documents::AtOnce(&*self.storage).settle(self.root.path()));
+        documents.chain(levels).chain([zarr3::document_at(RECORDS)]).chain(records).map(key).collect()
     }
 
     pub(crate) fn write_documents(&self, plan: &Plan, to: &mut Documents) -> Result<()> {

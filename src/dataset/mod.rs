@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use around::{Around, Made};
 use collection::Collection;
+pub(crate) use collection::Unlisted;
 use documents::Documents;
 use uuid::random_uuid;
 
@@ -313,10 +314,10 @@ impl Root {
         self.collection().map_or(Ok(()), |mut collection| collection.write(to))
     }
 
-    /// Removes what was around an image that is listed no more, unless another one has come that needs it.
-    pub(super) fn remove_around(&self, storage: &dyn Storage, around: &[String]) {
+    /// Removes documents that went with an image that is listed no more, unless another one has come that needs them.
+    pub(super) fn remove_unneeded(&self, storage: &dyn Storage, documents: &[String]) {
         let Some(collection) = self.collection() else { return };
-        for key in around.iter().filter(|key| !collection.needs(key)) {
+        for key in documents.iter().filter(|key| !collection.needs(key)) {
             let _ = caught(|| Ok(storage.remove(key)));
         }
     }

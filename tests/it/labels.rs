@@ -131,3 +131,104 @@ fn labels_to_which_nothing_came_are_taken_back_and_killed_ones_recovered() {
     drop(dataset);
     sound(&live);
 }
+
+/// The names of the wells' fields by the plate's documents, and those of the images.
+fn fields(path: &Path) -> Vec<String> {
+    let list = |of: &Value| -> Vec<String> {
+        of.as_array().unwrap().iter().map(|of| of["path"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut fields = Vec::new();
+    for well in list(&ome(path)["plate"]["wells"]) {
+        let images = list(&ome(&path.join(&well))["well"]["images"]);
+        fields.extend(images.into_iter().map(|field| format!("{well}/{field}")));
+    }
+    let mut series: Vec<String> = serde_json::from_value(ome(&path.join("OME"))["series"].clone()).unwrap();
+    series.sort();
+    assert_eq!(series, fields);
+    fields
+}
+
+/// Of each field, which of the image, `cells` and `nuclei` end first.
+const ENDS: [[usize; 3]; 4] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [2, 1, 0]];
+
+#[test]
+fn a_field_without_frames_goes_with_its_labels_whichever_end_first() {
+    let folder = tempfile::tempdir().unwrap();
+    // `None`: all at once.
+    for (at, order) in ENDS.map(Some).into_iter().chain([None]).enumerate() {
+        // What comes to the labels of A/2/0, and to B/1/0.
+        for came in [[0, 0], [0, 2], [2, 0]] {
+            let path = folder.path().join(format!("{at}-{came:?}.zarr"));
+            let dataset = Dataset::create(&path).unwrap().with_plate(Plate::new(2, 2)).unwrap();
+            let names = ["A/2/0", "A/2/0/labels/cells", "A/2/0/labels/nuclei"];
+            let mut runs: Vec<_> = dataset.acquisitions(names.map(|name| (name, config()))).unwrap();
+            let other = dataset.acquisition("B/1/0", config()).unwrap();
+            write(&runs[1], came[0]);
+            write(&other, came[1]);
+            match order {
+                Some(order) => {
+                    let mut runs: Vec<_> = runs.into_iter().map(Some).collect();
+                    order.into_iter().for_each(|at| drop(runs[at].take().unwrap().finish().unwrap()));
+                    other.finish().unwrap();
+                }
+                None => {
+                    runs.push(other);
+                    assert!(Acquisition::finish_all(runs).into_iter().all(|run| run.is_ok()));
+                }
+            }
+            let expected: Vec<_> =
+                ["A/2/0", "B/1/0"].into_iter().zip(came).filter(|(_, came)| *came > 0).map(|(name, _)| name).collect();
+            if expected.is_empty() {
+                drop(dataset);
+                assert!(!path.exists(), "{order:?}: nothing came");
+                continue;
+            }
+            assert_eq!(fields(&path), expected, "{order:?}");
+            assert_eq!(path.join("A").exists(), came[0] > 0, "{order:?}");
+            if came[0] == 0 {
+                // Nothing of it is in the way of another.
+                let again = dataset.acquisition("A/2/0", config()).unwrap();
+                write(&again, 1);
+                again.finish().unwrap();
+            }
+            drop(dataset);
+            sound(&path);
+        }
+    }
+}
+
+#[test]
+fn a_field_whose_labels_have_frames_stays_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let (live, left) = (folder.path().join("live"), folder.path().join("left.ome.zarr"));
+    let dataset = Dataset::create(&live).unwrap().with_plate(Plate::new(1, 4)).unwrap();
+    let names = ["A/1/0", "A/1/0/labels/cells", "A/2/0", "A/2/0/labels/cells", "A/3/0", "A/3/0/labels/cells", "A/4/0"];
+    let mut runs: Vec<_> = dataset.acquisitions(names.map(|name| (name, config()))).unwrap();
+    for (run, frames) in runs.iter().zip([0, 2, 0, 0, 0, 0, 1]) {
+        write(run, frames);
+        written(run, frames);
+    }
+    // It waits for its labels.
+    runs.remove(4).finish().unwrap();
+    restore(&left, &files(&live));
+    assert_eq!(fields(&left), ["A/1/0", "A/2/0", "A/3/0", "A/4/0"]);
+    recovered(&left, true).unwrap();
+    assert_eq!(fields(&left), ["A/1/0", "A/4/0"]);
+    sound(&left);
+    assert!(recovered(&left, true).unwrap().documents.is_empty(), "nothing is left to do");
+    Acquisition::finish_all(runs).into_iter().for_each(|run| assert!(run.is_ok()));
+    drop(dataset);
+    assert_eq!(fields(&live), ["A/1/0", "A/4/0"]);
+    sound(&live);
+}
+
+#[test]
+fn labels_have_the_acquisition_of_their_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let plate = Plate::new(1, 1).acquisition(3, "before");
+    let dataset = Dataset::create(folder.path().join("plate.zarr")).unwrap().with_plate(plate).unwrap();
+    let with_acquisition = || Config { plate_acquisition: Some(3), ..config() };
+    let _image = dataset.acquisition("A/1/0", with_acquisition()).unwrap();
+    let told = refused(&dataset, "A/1/0/labels/cells", with_acquisition());
+    assert_eq!(told, "plate_acquisition = 3: labels have the acquisition of their image; leave it out");
+}

@@ -3,7 +3,7 @@
 //!
 //! Source: OME-Zarr specification 0.5, "plate" and "well".
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -14,12 +14,13 @@ use crate::error::Result;
 use crate::json::text;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
+use crate::ome::label;
 use crate::ome::multiscales::list;
 use crate::ome::plate::keep_fields;
 use crate::ome::scene::keep_in_scene;
 
-/// Takes images without any frame out of the lists of wells, and wells without any other out of the plate's. Returns
-/// the names of all that no well is to list.
+/// Takes images without any frame, and without any in their labels, out of the lists of wells, and wells without any
+/// other out of the plate's. Returns the names of all that no well is to list.
 pub(super) fn changes<'a>(
     root: &Path,
     tree: &Tree,
@@ -29,8 +30,15 @@ pub(super) fn changes<'a>(
     let Some(plate) = tree.group("").filter(|group| group.attributes.pointer("/ome/plate").is_some()) else {
         return Ok(Vec::new());
     };
-    let has_none = |plan: &&ImagePlan| plan.is_incomplete() && plan.frames.end == plan.frames.missing_count;
-    let empty: Vec<&str> = images.iter().filter(has_none).map(|plan| plan.image.group.name.as_str()).collect();
+    let name = |plan: &&'a ImagePlan| plan.image.group.name.as_str();
+    let has_none = |plan: &&ImagePlan| plan.frames.end == plan.frames.missing_count;
+    // Labels need their image. One that came to its end may have waited for what comes to them.
+    let image = |plan| label::parts(name(&plan)).map(|(image, _)| image);
+    let needed: HashSet<&str> = images.iter().filter(|plan| !has_none(plan)).filter_map(image).collect();
+    let stopped = || images.iter().filter(|plan| plan.is_incomplete());
+    let stopped: HashSet<&str> = stopped().map(|plan| name(&plan)).chain(stopped().filter_map(image)).collect();
+    let is_out = |name: &&str| stopped.contains(*name) && !needed.contains(*name);
+    let empty: Vec<&str> = images.iter().filter(has_none).map(|plan| name(&plan)).filter(is_out).collect();
     if empty.is_empty() {
         return Ok(empty);
     }
