@@ -178,7 +178,7 @@ impl<'a> Dataset<'a> {
 }
 
 /// The coordinate system that an end of a transformation names. In candidates of 0.6, an end was its name.
-fn system_name(end: &Value) -> &Value {
+pub(super) fn system_name(end: &Value) -> &Value {
     if end.is_string() { end } else { &end["name"] }
 }
 

@@ -6,34 +6,68 @@
 use serde_json::{Value, json};
 
 use super::axes::incompatibility;
+#[cfg(feature = "offline")]
+use super::multiscales::{self, system_name};
 use super::multiscales::{AxisEntry, PHYSICAL};
 use crate::config::{Config, DimKind, OmeVersion};
 
 /// What the coordinate system is called that the images share.
 const WORLD: &str = "world";
 
+/// An image that may be in a scene.
+struct Tile<'a> {
+    path: &'a str,
+    /// What its coordinate system is called.
+    system: Value,
+    axes: Vec<Value>,
+    is_placed: bool,
+}
+
 /// `attributes.ome.scene` of the group above these images, if it is of 0.6 and one of them says where it is.
-///
-/// An image's own coordinate system is already that of the stage, because it has the translation: each is the world as
-/// it is. Those whose axes differ from the first one's can't be, and are left out.
 pub(crate) fn scene<'a>(images: impl Iterator<Item = (&'a str, &'a Config)>) -> Option<Value> {
     let images: Vec<_> = images.filter(|(_, config)| incompatibility(&config.dims).is_none()).collect();
     let is_placed = |config: &Config| {
         let mut space = config.dims.iter().filter(|dim| dim.kind == DimKind::Space);
         space.any(|dim| dim.translation != 0.0)
     };
-    let axes = |config: &Config| config.dims.iter().map(|dim| AxisEntry::of(dim).render()).collect::<Vec<_>>();
-    let world = axes(images.iter().find(|(_, config)| is_placed(config))?.1);
-    if images.iter().any(|(_, config)| config.ome != OmeVersion::V0_6) {
+    // There may be many images, and mostly none is.
+    let is_scene = images.iter().any(|(_, config)| is_placed(config));
+    if !is_scene || images.iter().any(|(_, config)| config.ome != OmeVersion::V0_6) {
         return None;
     }
-    let alike = images.iter().filter(|(_, config)| axes(config) == world);
-    let way = |(path, _): &(&str, &Config)| {
-        let (input, output) = (json!({"path": path, "name": PHYSICAL}), json!({"name": WORLD}));
+    let tile = |(path, config): (&'a str, &Config)| Tile {
+        path,
+        system: json!(PHYSICAL),
+        axes: config.dims.iter().map(|dim| AxisEntry::of(dim).render()).collect(),
+        is_placed: is_placed(config),
+    };
+    of_tiles(&images.into_iter().map(tile).collect::<Vec<_>>())
+}
+
+/// The same by what the groups of the images say in `ome`.
+#[cfg(feature = "offline")]
+pub(crate) fn scene_of_groups<'a>(images: impl Iterator<Item = (&'a str, &'a Value)>) -> Option<Value> {
+    let tile = |(path, ome): (&'a str, &'a Value)| {
+        let image = multiscales::images(ome).next()?;
+        let place = image.place(image.levels().next()?).ok()?;
+        let moves = place.translation.into_iter().flatten();
+        let is_placed = image.axes().zip(moves).any(|(axis, by)| axis.kind == Some(DimKind::Space) && by != 0.0);
+        let axes = image.axes().map(AxisEntry::render).collect();
+        Some(Tile { path, system: system_name(&image.output()?).clone(), axes, is_placed })
+    };
+    of_tiles(&images.filter_map(tile).collect::<Vec<_>>())
+}
+
+/// An image's own coordinate system is already that of the stage, because it has the translation: each is the world as
+/// it is. Those whose axes differ from those of the first that is placed can't be, and are left out.
+fn of_tiles(tiles: &[Tile<'_>]) -> Option<Value> {
+    let world = &tiles.iter().find(|tile| tile.is_placed)?.axes;
+    let way = |tile: &Tile<'_>| {
+        let (input, output) = (json!({"path": tile.path, "name": tile.system}), json!({"name": WORLD}));
         json!({"type": "identity", "input": input, "output": output})
     };
     Some(json!({
-        "coordinateTransformations": alike.map(way).collect::<Vec<_>>(),
+        "coordinateTransformations": tiles.iter().filter(|tile| tile.axes == *world).map(way).collect::<Vec<_>>(),
         "coordinateSystems": [{"name": WORLD, "axes": world}],
     }))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::common::stopped::{files, restore, sound, written};
 use crate::common::{frame, recovered, tiny};
 use serde_json::{Value, json};
-use shardwright::offline::Array;
+use shardwright::offline::{Array, Repack, RepackOptions};
 use shardwright::{Acquisition, Config, Dataset, Dim, Error, OmeVersion, Plate, Record};
 
 const FRAME_BYTES: usize = 64;
@@ -125,6 +125,40 @@ fn the_fields_of_a_well_are_beside_each_other_in_a_scene_of_the_well() {
     Acquisition::finish_all(runs).into_iter().for_each(|run| assert!(run.is_ok()));
     drop(dataset);
     ends(&live);
+}
+
+/// Of tiles, in a dataset and on a plate, what is repacked says what is written live.
+#[test]
+fn tiles_that_are_said_in_0_6_have_the_scenes_of_those_that_are_written_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let tile = |at: usize, ome| {
+        let mut config = Config { ome, ..config(None) };
+        config.dims.iter_mut().skip(1).for_each(|dim| dim.translation = 4.0 * at as f64);
+        config
+    };
+    for (plate, names) in [(None, ["a", "b", "c"]), (Some(Plate::new(2, 2)), ["A/1/0", "A/1/1", "B/2/0"])] {
+        let path = |name: &str| folder.path().join(format!("{}-{name}", names[0].replace('/', "")));
+        for ome in [OmeVersion::V0_5, OmeVersion::V0_6] {
+            let dataset = Dataset::create(path(ome.name())).unwrap();
+            let dataset = plate.iter().fold(dataset, |dataset, plate| dataset.with_plate(plate.clone()).unwrap());
+            let places = names.iter().zip([0, 1, 0]);
+            let runs = dataset.acquisitions(places.map(|(name, at)| (*name, tile(at, ome)))).unwrap();
+            runs.iter().for_each(|run| write(run, 0, 2));
+            Acquisition::finish_all(runs).into_iter().for_each(|run| assert!(run.is_ok()));
+        }
+        let (older, newer, out) = (path("0.5"), path("0.6"), path("out"));
+        let options = RepackOptions { ome: Some(OmeVersion::V0_6), ..RepackOptions::default() };
+        Repack::new(&older, Some(&out), &options).unwrap().run().unwrap();
+        Repack::new(&older, None, &options).unwrap().run().unwrap();
+        let above = |name: &&'static str| name.rsplit_once('/').map_or("", |(well, _)| well);
+        assert_eq!(placed(&newer.join(above(&names[0]))).len(), if plate.is_some() { 2 } else { 3 });
+        for group in names.iter().map(above).chain(["", "OME"]) {
+            for path in [&out, &older] {
+                assert_eq!(ome(&path.join(group)), ome(&newer.join(group)), "{path:?}: {group}");
+                sound(path);
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What groups say, and what waits in them for a format that has a place for it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -12,10 +12,11 @@ use crate::error::{Error, Result};
 use crate::format::provenance::{self, ATTRIBUTE, is_own};
 use crate::format::{ngff, zarr3};
 use crate::fs::{document, look};
+use crate::json::text;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
-use crate::ome::multiscales::{self, Dataset, Multiscale};
-use crate::ome::versions;
+use crate::ome::multiscales::{self, Dataset, Multiscale, list};
+use crate::ome::{scene, versions};
 use crate::words::quoted;
 
 pub(super) use crate::format::provenance::OME;
@@ -42,6 +43,11 @@ impl RepackedGroup {
         let lost = versions::convert(ome, version).map_err(|reason| unsupported(root, group, reason))?;
         self.is_new |= *ome != before;
         Ok(note_of_lost(&lost, &called(group), version))
+    }
+
+    /// Whether it says something of OME-Zarr in another version.
+    fn is_of_other(&self, version: OmeVersion) -> bool {
+        versions::version(&self.document["attributes"][OME]).is_some_and(|known| known != version)
     }
 
     /// Refuses OME-Zarr's metadata of which it is not known what they would be in another version.
@@ -99,7 +105,37 @@ pub(super) fn say_in(
         put_versions_of_labels(groups, root);
         groups.iter().try_for_each(|group| group.refuse_unknown(root))?;
     }
-    groups.iter_mut().filter_map(|group| group.say_in(version, root).transpose()).collect()
+    let changed: Vec<usize> = (0..groups.len()).filter(|&at| groups[at].is_of_other(version)).collect();
+    let lost = groups.iter_mut().filter_map(|group| group.say_in(version, root).transpose()).collect::<Result<_>>()?;
+    put_scenes(groups, changed);
+    Ok(lost)
+}
+
+/// Gives the groups `of` whose images were only beside each other the scene that a writer gives them: where these are
+/// on the stage, each of them says. Nothing in versions that have no scenes.
+fn put_scenes(groups: &mut [RepackedGroup], of: Vec<usize>) {
+    let by_name: HashMap<String, usize> = groups.iter().map(|group| group.name.clone()).zip(0..).collect();
+    let said = |name: &str| Some(&groups[*by_name.get(name)?].document["attributes"][OME]);
+    let scene = |at: usize| {
+        let RepackedGroup { name, document, .. } = &groups[at];
+        let ome = &document["attributes"][OME];
+        let is_collection = ome.get("bioformats2raw.layout").is_some() && ome.get("plate").is_none();
+        let series = said(&below(name, COLLECTION)).and_then(|lists| lists.get("series")?.as_array());
+        let named = |path: &Value| text(path).map(str::to_owned);
+        // Without a list, images are numbered.
+        let numbered = || (0u64..).map(|number| number.to_string()).take_while(|of| said(&below(name, of)).is_some());
+        let paths: Vec<String> = match (is_collection, series) {
+            (true, Some(series)) => series.iter().filter_map(named).collect(),
+            (true, None) => numbered().collect(),
+            (false, _) => list(&ome["well"], "images").iter().filter_map(|field| named(&field["path"])).collect(),
+        };
+        let images = paths.iter().filter_map(|path| Some((&**path, said(&below(name, path.trim_matches('/')))?)));
+        Some((at, scene::scene_of_groups(images)?))
+    };
+    let found: Vec<(usize, Value)> = of.into_iter().filter_map(scene).collect();
+    for (at, scene) in found {
+        groups[at].document["attributes"][OME]["scene"] = scene;
+    }
 }
 
 /// That there is nothing to say in another version.
