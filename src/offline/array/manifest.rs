@@ -161,13 +161,17 @@ impl ChunkManifest {
         }
     }
 
-    /// The folders of the arrays whose files it names.
+    /// The folders of the arrays whose files it names, as far as these may be read.
     pub(crate) fn arrays(&self) -> HashSet<PathBuf> {
         let (mut found, mut known) = (HashSet::new(), HashSet::new());
         for file in self.paths.iter().filter_map(|path| self.local(path)) {
             // Of many files, most are in folders that others are in: what is above those is known, too.
-            let above = file.ancestors().skip(1).take_while(|folder| known.insert(folder.to_path_buf()));
-            found.extend(above.map(Path::to_path_buf).find(|folder| has_document(folder)));
+            let mut above = file.ancestors().skip(1).take_while(|folder| known.insert(folder.to_path_buf()));
+            let is_near = |folder: &&Path| folder.canonicalize().is_ok_and(|folder| self.is_near(&folder));
+            if let Some(nearest) = above.next().filter(is_near) {
+                let array = std::iter::once(nearest).chain(above).find(|folder| has_document(folder));
+                found.extend(array.map(Path::to_path_buf));
+            }
         }
         found
     }
@@ -176,25 +180,34 @@ impl ChunkManifest {
     pub(crate) fn check_near(&self, path: &str, local: &Path) -> Result<()> {
         // What is not there is told by whoever looks for it.
         let (Ok(folder), Ok(file)) = (self.folder.canonicalize(), local.canonicalize()) else { return Ok(()) };
-        let of_file = file.parent().unwrap_or(&file);
-        let mut near = self.near.lock().unpoisoned();
-        if ANYWHERE.load(Relaxed) || near.contains(of_file) {
+        if self.is_near(file.parent().unwrap_or(&file)) {
             return Ok(());
         }
-        let root = folder.ancestors().take_while(|above| has_document(above)).last().unwrap_or(&folder);
-        let beside =
-            root.parent().and_then(|around| Some(around.join(file.strip_prefix(around).ok()?.components().next()?)));
-        let beside = beside.filter(|beside| beside.is_dir() && has_document(beside));
-        if file.starts_with(root) || beside.is_some() {
-            near.insert(of_file.to_path_buf());
-            return Ok(());
-        }
+        let root = root_of(&folder);
         let reason = format!(
             "the manifest names {path}, which is in no dataset in {}; if you trust it, call \
              follow_manifests_anywhere",
             root.parent().unwrap_or(root).display()
         );
         Err(Error::unsupported(&self.folder, reason))
+    }
+
+    /// Whether files in a folder, given as it is without links, may be read.
+    fn is_near(&self, of_file: &Path) -> bool {
+        let mut near = self.near.lock().unpoisoned();
+        if ANYWHERE.load(Relaxed) || near.contains(of_file) {
+            return true;
+        }
+        let Ok(folder) = self.folder.canonicalize() else { return false };
+        let root = root_of(&folder);
+        let beside =
+            root.parent().and_then(|around| Some(around.join(of_file.strip_prefix(around).ok()?.components().next()?)));
+        let beside = beside.filter(|beside| beside.is_dir() && has_document(beside));
+        let is_near = of_file.starts_with(root) || beside.is_some();
+        if is_near {
+            near.insert(of_file.to_path_buf());
+        }
+        is_near
     }
 
     /// The file that holds the chunk at a position, of which the chunk is meant; `None` for a chunk that was never
@@ -226,6 +239,11 @@ impl ChunkManifest {
         };
         Ok(Some(file.with_part(range)))
     }
+}
+
+/// The folder of the dataset that an array is in.
+fn root_of(folder: &Path) -> &Path {
+    folder.ancestors().take_while(|above| has_document(above)).last().unwrap_or(folder)
 }
 
 /// A document must not lead out of its dataset: the manifest itself stands in or below the array's folder.
@@ -324,7 +342,12 @@ impl<'de> Visitor<'de> for &mut ManifestReader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::offline::array::Array;
 
     #[test]
     fn keys_of_every_spelling_name_a_chunk_of_the_grid() {
@@ -335,6 +358,30 @@ mod tests {
         for key in ["", "1", "2.0", "1.2.0", "1.x", "-1.0", "c"] {
             assert_eq!(table.chunk(key), None, "{key}");
         }
+    }
+
+    #[test]
+    fn arrays_are_looked_for_where_files_may_be_read() {
+        let sent = tempfile::tempdir().unwrap();
+        let place = |name: &str| sent.path().canonicalize().unwrap().join(name);
+        let document = |chunks: u64, manifest: Value| {
+            let regular = json!({"name": "regular", "configuration": {"chunk_shape": [1]}});
+            let keys = json!({"name": "default", "configuration": {"separator": "/"}});
+            let transformer = json!({"name": "chunk-manifest-json", "configuration": {"manifest": manifest}});
+            json!({
+                "zarr_format": 3, "node_type": "array", "shape": [chunks], "data_type": "uint8", "fill_value": 0,
+                "chunk_grid": regular, "chunk_key_encoding": keys, "codecs": [{"name": "bytes"}],
+                "storage_transformers": [transformer], "attributes": {},
+            })
+        };
+        for name in ["in/a/c", "in/b/c", "out/c/c"] {
+            fs::create_dir_all(place(name)).unwrap();
+            fs::write(place(name).join("../zarr.json"), document(1, json!({})).to_string()).unwrap();
+        }
+        let files = ["in/a/c/0", "in/b/c/0", "out/c/c/0", "out/c/gone/0"].map(|name| place(name).display().to_string());
+        let named = files.iter().enumerate().map(|(at, path)| (at.to_string(), json!({"path": path})));
+        let array = Array::described(&place("in/a"), &document(4, Value::Object(named.collect()))).unwrap();
+        assert_eq!(array.manifest().unwrap().arrays(), ["in/a", "in/b"].map(place).into());
     }
 
     #[test]
