@@ -397,6 +397,31 @@ fn no_shard_loses_pixels_to_the_room_of_a_dark_one() {
     }
 }
 
+/// What the archive compares of one shard says nothing of another's, which has not even headers.
+#[test]
+fn chunks_that_nothing_vouches_for_are_counted_beside_those_of_which_two_things_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, killed] = ["run.ozx", "killed.ozx"].map(|name| folder.path().join(name));
+    let run = Acquisition::create(&path, Config { checkpoint_every: Duration::from_millis(50), ..bare() }).unwrap();
+    (0..6).for_each(|number| assert_eq!(run.append(&frame(number, 256)).unwrap().frames, 1));
+    wait_until("all that came is durable", || run.stats().frames_durable == 6);
+    fs::copy(&path, &killed).unwrap();
+    run.abort();
+    let mut bytes = fs::read(&killed).unwrap();
+    for number in 4..6 {
+        let at = bytes.windows(256).position(|found| found == frame(number, 256)).unwrap();
+        bytes[at - 64..at].fill(0);
+    }
+    fs::write(&killed, bytes).unwrap();
+    let array = &sound(&killed).arrays[0];
+    assert_eq!((array.chunks, array.headers, array.without_header, array.without_checksum), (6, 4, 2, 2));
+}
+
+/// Frames without checksums of their own.
+fn bare() -> Config {
+    Config { codec: Codec { compressor: Compressor::None, checksum: false }, sync: true, ..tiny(None, 32) }
+}
+
 /// Until a recovery, its directory has checksums of open shards as they were at the last checkpoint.
 #[test]
 fn an_archive_whose_writer_was_killed_is_not_damaged_by_checksums_of_open_shards() {

@@ -39,7 +39,7 @@ pub(super) struct CheckedSums {
     /// Chunks in shards that are there, and whose index does not tell where.
     pub(super) unindexed: AtomicU64,
     pub(super) bytes: AtomicU64,
-    /// Chunks in files that have a checksum as a whole: compressed ones, and entries of archives.
+    /// Chunks without a slot header in files that have a checksum as a whole: compressed ones, and entries of archives.
     pub(super) sealed: AtomicU64,
     pub(super) headers: AtomicU64,
     pub(super) without_header: AtomicU64,
@@ -68,6 +68,15 @@ pub(super) struct ShardCheck<'a> {
 /// The CRC-32 of a part of a file.
 type KnownPart = (Range, u32);
 
+/// What was read of a file.
+#[derive(Default)]
+struct ReadParts {
+    /// By their places.
+    parts: Vec<KnownPart>,
+    /// Chunks among them that nothing vouches for by now.
+    bare: u64,
+}
+
 /// What stands before a chunk.
 #[derive(Clone, PartialEq, Eq)]
 enum Before {
@@ -92,13 +101,12 @@ impl ShardCheck<'_> {
         }
     }
 
-    /// Compares the file with the checksum that its archive has of it. `read`: the parts that were read, by their
-    /// places, which are not read again.
-    fn archived(&self, checksum: &EntryChecksum, read: &[KnownPart]) -> Result<()> {
+    /// Compares the file with the checksum that its archive has of it. What was `read` is not read again.
+    fn archived(&self, checksum: &EntryChecksum, read: &ReadParts) -> Result<()> {
         let failed = |error| Error::io("read", self.file.path(), error);
         let (file, start) = (self.file.file(), self.file.start());
         let (mut crc, mut at) = (0, 0);
-        for (range, part) in read {
+        for (range, part) in &read.parts {
             // Chunks that share bytes are damage in any case.
             let Some(gap) = range.offset.checked_sub(at) else { continue };
             let between = crc32_at(file, start + at, gap).map_err(failed)?;
@@ -108,8 +116,7 @@ impl ShardCheck<'_> {
         let rest = self.file.len().saturating_sub(at);
         crc = crc32::join(crc, crc32_at(file, start + at, rest).map_err(failed)?, rest);
         if checksum.is(crc) {
-            let chunks = if self.array.layout().has_index() { read.len() as u64 } else { 1 };
-            self.sums.sealed.fetch_add(chunks, Relaxed);
+            self.sums.sealed.fetch_add(read.bare, Relaxed);
         } else if !self.is_unfinished() || !checksum.is_of_live_shard().map_err(failed)? {
             self.damage(None, archives::CHANGED);
         }
@@ -128,7 +135,7 @@ impl ShardCheck<'_> {
     }
 
     /// A file that is one chunk.
-    fn whole(&self) -> Result<Vec<KnownPart>> {
+    fn whole(&self) -> Result<ReadParts> {
         let mut worker = self.array.worker()?;
         let range = self.file.whole();
         let decoded = self.array.decode(&mut worker, StoredChunk { file: self.file, range, at: self.position });
@@ -143,7 +150,7 @@ impl ShardCheck<'_> {
             }
             Err(error) => self.bad_chunk(None, error)?,
         }
-        Ok(known.into_iter().collect())
+        Ok(ReadParts { parts: known.into_iter().collect(), bare: u64::from(!self.file.is_packed()) })
     }
 
     fn count(&self, range: Range, place: &[u64]) {
@@ -185,13 +192,13 @@ impl ShardCheck<'_> {
         }
     }
 
-    fn sharded(&self) -> Result<Vec<KnownPart>> {
+    fn sharded(&self) -> Result<ReadParts> {
         let index = match self.array.read_index(self.file, self.position, None) {
             Ok(index) => index,
             Err(error) => {
                 self.check.counters.add(self.file.len());
                 self.count_unindexed();
-                return self.bad_chunk(None, error).map(|()| Vec::new());
+                return self.bad_chunk(None, error).map(|()| ReadParts::default());
             }
         };
         index.broken().for_each(|reason| self.damage(None, reason.clone()));
@@ -202,6 +209,8 @@ impl ShardCheck<'_> {
             .par_iter()
             .map_init(|| None, |worker, &(chunk, range)| self.chunk(worker, expected.as_ref(), chunk, range))
             .collect::<Result<_>>()?;
+        let is_bare = |(before, known): &&(Before, Option<KnownPart>)| *before == Before::Nothing && known.is_some();
+        let bare = checked.iter().filter(is_bare).count() as u64;
         let (before, known): (Vec<_>, Vec<_>) = checked.into_iter().unzip();
         self.headers_are_there(&entries, &before);
         if let Some(expected) = &expected {
@@ -213,7 +222,7 @@ impl ShardCheck<'_> {
         }
         let named = entries.iter().fold(0u64, |sum, (_, range)| sum.saturating_add(range.nbytes));
         self.check.counters.add(self.file.len().saturating_sub(named));
-        Ok(known.into_iter().flatten().collect())
+        Ok(ReadParts { parts: known.into_iter().flatten().collect(), bare })
     }
 
     /// The chunks of a shard that nothing tells of: they are there, or some of them, and can't be read.
