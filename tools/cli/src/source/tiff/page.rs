@@ -111,7 +111,8 @@ impl TiffCompression {
             34892 => "lossy JPEG of DNG",
             34925 => "LZMA",
             22610 | 34934 => "JPEG XR",
-            34926 | 50001 => "WebP",
+            34926 => "Zstandard, by a number given up",
+            34927 | 50001 => "WebP",
             50002 | 52546 => "JPEG XL",
             _ => "unknown",
         };
@@ -430,4 +431,18 @@ fn pieces(bytes: &mut TiffBytes, ifd: &Ifd, form: &PixelEncoding) -> Result<Vec<
         StripOrTile { offset, bytes: if is_unsaid { computed } else { length } }
     };
     Ok((0..).zip(offsets).map(piece).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By tifffile's table of compressions, which has the numbers that were given up, too.
+    #[test]
+    fn compressions_that_are_not_read_are_called_what_they_are() {
+        for (code, name) in [(34926, "Zstandard, by a number given up"), (34927, "WebP"), (50001, "WebP")] {
+            let refused = TiffCompression::of(code).unwrap_err().to_string();
+            assert!(refused.contains(&format!("its compression {code} ({name}) is not read here")), "{refused}");
+        }
+    }
 }
