@@ -31,5 +31,8 @@ pub mod formats {}
 #[doc = include_str!("store.md")]
 pub mod store {}
 
+#[doc = include_str!("machines.md")]
+pub mod machines {}
+
 #[doc = include_str!("development.md")]
 pub mod development {}
