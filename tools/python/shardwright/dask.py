@@ -22,6 +22,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -117,7 +118,8 @@ def run(
     Returns
     -------
     Result
-        Errors of tasks are in its ``failed``, and are not raised.
+        Errors of tasks are in its ``failed``, and are not raised. Where the scheduler itself is lost, the client's error
+        is; a call with the client of another cluster finds what was done.
     """
     _needed("distributed")
     path = Path(tasks).absolute()
@@ -299,10 +301,12 @@ class _Calls:
         self._ids.close()
         left = [future for _, future in self._futures.values()]
         self._futures = {}
-        if left:
-            self._client.cancel(left)
-        # Who submits the same keys next must not find what was let go of just now.
-        self._client.sync(_nothing)
+        # Where the scheduler is lost, there is nothing to forget, and another error says so.
+        with suppress(Exception):
+            if left:
+                self._client.cancel(left)
+            # Who submits the same keys next must not find what was let go of just now.
+            self._client.sync(_nothing)
 
     def _submit(self, tasks: list[str]) -> None:
         if not tasks:

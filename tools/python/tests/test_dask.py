@@ -133,6 +133,37 @@ def test_tasks_that_the_scheduler_gives_up_are_submitted_anew(
     assert sw.finish_tasks(file).missing == 0
 
 
+def test_a_scheduler_that_is_killed(
+    client: Any, run: Path, tmp_path: Path, plain: Callable[[], dict[str, bytes]]
+) -> None:
+    file, known = planned(run), tmp_path / "scheduler.json"
+    module = [sys.executable, "-m"]
+    words = ["--scheduler-file", str(known), "--no-dashboard"]
+    scheduler = subprocess.Popen([*module, "distributed.cli.dask_scheduler", "--port", "0", *words])
+    worker = subprocess.Popen([*module, "distributed.cli.dask_worker", "--no-nanny", *words])
+
+    def kill(done: int, tasks: int) -> None:
+        if done == 20:
+            scheduler.kill()
+
+    try:
+        while not known.exists():
+            time.sleep(0.1)
+        with distributed.Client(scheduler_file=str(known), timeout=5, set_as_default=False) as other:
+            with pytest.raises(Exception, match=r"clos|cancel"):
+                result = shardwright.dask.run(other, file, progress=kill)
+                raise AssertionError(result.failed)
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    known.unlink()
+    result = shardwright.dask.run(client, file)
+    assert not result.failed and result.outcomes["found"] >= 20
+    assert sw.finish_tasks(file).redone == 0
+    assert files(tmp_path / "out.ome.zarr") == plain()
+
+
 def test_two_calls_at_once(cluster: Any, client: Any, run: Path, plain: Callable[[], dict[str, bytes]]) -> None:
     """On one cluster they share the calls; elsewhere, each task runs twice at the same time."""
     file, results = planned(run), []
