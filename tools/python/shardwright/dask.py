@@ -118,8 +118,8 @@ def run(
     Returns
     -------
     Result
-        Errors of tasks are in its ``failed``, and are not raised. Where the scheduler itself is lost, the client's error
-        is; a call with the client of another cluster finds what was done.
+        Errors of tasks are in its ``failed``, and are not raised. Where the scheduler itself is lost, the client's
+        error is; a call with the client of another cluster finds what was done.
     """
     _needed("distributed")
     path = Path(tasks).absolute()
