@@ -1,4 +1,4 @@
-"""The scripts of `examples/tasks` that give tasks to schedulers: to a stub of Slurm, and to those that are installed."""
+"""The scripts of `examples/tasks`: with a stub of Slurm, and with those schedulers that are installed."""
 
 import os
 import pathlib

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shardwright._summary import Summary
-    from shardwright.dask import Result
 
 __all__ = [
     "ConfigError",
@@ -137,7 +136,8 @@ class TasksFailed(Error):
         What became of all tasks.
     """
 
-    result: Result
+    # The other module needs this one.
+    result: Any = None
 
 
 class Unfinished(Error):
