@@ -299,11 +299,18 @@ impl PixelEncoding {
                 return Why::unread("YCbCr pixels that are not JPEG are not read here where colours have fewer pixels");
             }
         }
-        // A tile of a large page is small, and a small page has no large tiles.
-        if self.piece_bytes(self.piece_height).is_none_or(|bytes| bytes > 1 << 30) && self.is_tiled {
+        if self.is_tiled && self.piece_bytes(self.piece_height).is_none_or(|bytes| bytes > self.tile_bytes_max()) {
             return Err(format!("it claims tiles of {} x {} pixels", self.piece_width, self.piece_height).into());
         }
         Ok(())
+    }
+
+    /// A tile of a large page is small, and a small page has no large tiles: one takes memory to be decoded, however
+    /// few bytes it has in the file.
+    fn tile_bytes_max(&self) -> u64 {
+        let page_bytes = self.shape.width * self.shape.height * self.samples_together() * self.bits / 8;
+        // Twice its sides, as where sides are powers of two.
+        (4 * page_bytes).clamp(64 << 20, 1 << 30)
     }
 
     /// Samples of a pixel that stand together in a piece.

@@ -256,6 +256,28 @@ fn bytes_that_claim_anything_are_no_panic() {
 }
 
 /// Reads what there is, as long as it is no more than a small file has reason to claim.
+/// Decoding one would take as much memory, whatever `--memory` says.
+#[test]
+fn tiles_much_larger_than_their_small_page_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("tiles.tif");
+    let with_tiles_of = |side: u32| {
+        // Width, height, bits, compression (LZW), tile width, tile height, tile offsets, tile bytes.
+        let tags = [(256, 10), (257, 8), (258, 8), (259, 5), (322, side), (323, side), (324, 8), (325, 8)];
+        let mut bytes = b"II*\0\x10\0\0\0\x80\0\0\0\0\0\0\0\x08\0".to_vec();
+        for (tag, value) in tags {
+            bytes.extend([u16::to_le_bytes(tag), 4_u16.to_le_bytes()].concat());
+            bytes.extend([1_u32.to_le_bytes(), value.to_le_bytes()].concat());
+        }
+        bytes.extend([0; 4]);
+        std::fs::write(&path, bytes).unwrap();
+        open(&path, None).map(|source| source.recording().sides())
+    };
+    assert_eq!(with_tiles_of(8192).unwrap(), [8, 10]);
+    let refused = with_tiles_of(16384).err().unwrap().to_string();
+    assert!(refused.contains("it claims tiles of 16384 x 16384 pixels"), "{refused}");
+}
+
 fn read_all(path: &Path) {
     let Ok(mut source) = open(path, None) else { return };
     let bytes = source.recording().frame_bytes();
