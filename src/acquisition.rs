@@ -114,7 +114,8 @@ impl Acquisition {
 
     pub(crate) fn create_at(path: &Path, mut config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         if let Some(part) = config.part {
-            return parts::start(path, config, part, buffers);
+            let (root, config) = parts::begin(path, config, part, buffers.as_ref())?;
+            return Self::start_alone(root, config, buffers);
         }
         // Before anything is touched: what can't work shall leave no trace.
         plan_with(&mut config, buffers.as_ref())?;

@@ -4,13 +4,13 @@
 //! draws the tree. What all must have in common is in the documents of the run, which each of them compares with its
 //! own configuration before it begins.
 
+use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::Acquisition;
 use super::planned::{plan_with, refuse_label, refuse_plate};
 use crate::aligned_memory::RingBuffers;
 use crate::archive_file::is_archive_name;
@@ -20,6 +20,7 @@ use crate::dataset::around::{Around, read_document};
 use crate::dataset::documents::Documents;
 use crate::dataset::image::ImageWriter;
 use crate::error::{Error, Result};
+use crate::format::keys::{RECORDS, record_array};
 use crate::format::part::{PARTS, Parts, part_key};
 use crate::format::provenance::Provenance;
 use crate::format::zarr3;
@@ -30,9 +31,9 @@ use crate::storage::Memory;
 use crate::words::plain;
 
 /// Creates a run of one image at `path` that `of` processes are to write, without any frame: its documents, with the
-/// number of parts. Each process then [creates](Acquisition::create) its [part](Config::part) of it, in whatever order,
-/// and `offline::FinishParts` puts the parts together. Until then, each is a dataset by itself, below `parts` in the
-/// run's folder, which counts its frames from 0 on.
+/// number of parts. Each process then [creates](crate::Acquisition::create) its [part](Config::part) of it, in whatever
+/// order, and `offline::FinishParts` puts the parts together. Until then, each is a dataset by itself, below `parts` in
+/// the run's folder, which counts its frames from 0 on.
 ///
 /// Returns the rows and columns of the frame that each part gets.
 ///
@@ -50,8 +51,8 @@ use crate::words::plain;
 ///
 /// # Errors
 ///
-/// As of [`Acquisition::create`]; [`Error::Config`] also for what a run in parts can't have, and for more parts than
-/// there are shards.
+/// As of [`create`](crate::Acquisition::create); [`Error::Config`] also for what a run in parts can't have, and for
+/// more parts than there are shards.
 pub fn create_parts(path: impl AsRef<Path>, config: Config, of: u32, by: PartBy) -> Result<Vec<[Range<u64>; 2]>> {
     let path = path.as_ref();
     if config.part.is_some() {
@@ -87,12 +88,12 @@ fn checked(path: &Path, config: &Config) -> Result<Plan> {
     Plan::on_disk(config)
 }
 
-/// Starts the acquisition of a part.
-pub(super) fn start(path: &Path, config: Config, part: Part, buffers: Option<RingBuffers>) -> Result<Acquisition> {
+/// Makes the place of a part whose acquisition is about to start. Returns it with the configuration of its own array.
+pub(super) fn begin(path: &Path, config: Config, part: Part, buffers: Option<&RingBuffers>) -> Result<(Root, Config)> {
     let config = Config { part: None, ..config };
     let whole = checked(path, &config)?;
     let PartPlan { config: mut own, map, .. } = PartPlan::new(&config, &whole, part)?;
-    plan_with(&mut own, buffers.as_ref())?;
+    plan_with(&mut own, buffers)?;
     let (writer, parts) = open_run(path, part)?;
     compare(path, &config, &whole, (writer, parts), part)?;
     let around = Around::look(path, &part_key(part.index), &own)?;
@@ -101,7 +102,7 @@ pub(super) fn start(path: &Path, config: Config, part: Part, buffers: Option<Rin
     open_run(path, part)?;
     root.know_as(writer);
     root.part = Some(map);
-    Acquisition::start_alone(root, own, buffers)
+    Ok((root, own))
 }
 
 /// The uuid of the run at `path`, which is to have such a part and waits for frames, and its parts.
@@ -128,6 +129,7 @@ fn open_run(path: &Path, part: Part) -> Result<([u8; 16], Parts)> {
 /// Refuses a configuration that is not the one with which the run was created: what the parts would write would not
 /// fit together.
 fn compare(path: &Path, config: &Config, whole: &Plan, run: ([u8; 16], Parts), part: Part) -> Result<()> {
+    let mut known = Vec::new();
     for (key, expected) in documents(config, whole, run)? {
         let file = path.join(&key);
         let found = read_document(&file)?.ok_or_else(|| Error::format(&file, "is not there"))?;
@@ -137,6 +139,14 @@ fn compare(path: &Path, config: &Config, whole: &Plan, run: ([u8; 16], Parts), p
                 "the configuration is not that of the run: by {}, {place} is {of_run}, and by this one {of_part}",
                 file.display()
             );
+            return Err(Error::config("part", format_args!("{} of {} by {}", part.index, part.of, part.by), reason));
+        }
+        known.push(key);
+    }
+    for entry in fs::read_dir(path.join(RECORDS)).into_iter().flatten().flatten() {
+        let field = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() && !known.contains(&zarr3::document_at(&record_array(&field))) {
+            let reason = format!("the run has a record field {field}, which this configuration does not have");
             return Err(Error::config("part", format_args!("{} of {} by {}", part.index, part.of, part.by), reason));
         }
     }

@@ -31,6 +31,7 @@ mod scan;
 mod stale;
 pub mod store;
 mod tasks;
+mod unfinished_parts;
 mod verify;
 
 #[doc(inline)]

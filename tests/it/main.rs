@@ -55,6 +55,7 @@ mod own_buffers;
 mod own_storage;
 mod panicking_subscriber;
 mod parked;
+mod parts;
 mod paused;
 mod pictures;
 mod planted;

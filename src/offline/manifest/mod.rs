@@ -44,7 +44,7 @@ use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 use crate::offline::levels;
 use crate::offline::not_fetched;
-use crate::offline::parts::refuse::refuse_unfinished_parts;
+use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
 use crate::offline::repack::staging::fingerprint;

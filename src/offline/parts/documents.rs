@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::Run;
 use super::part::{FoundPart, Said};
+use super::run::Run;
 use crate::config::PartBy;
 use crate::error::{Error, Result};
 use crate::format;

@@ -7,7 +7,7 @@
 mod documents;
 mod part;
 mod records;
-pub(super) mod refuse;
+mod run;
 mod shards;
 
 use std::ops::Range;
@@ -17,17 +17,16 @@ use std::sync::Mutex;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::format::part::{PARTS, PARTS_MAX, Parts};
-use crate::format::provenance::Provenance;
+use crate::format::part::PARTS;
 use crate::format::zarr3;
-use crate::fs::{Lock, document, folders_below, links, remove_folder};
-use crate::named::named;
-use crate::offline::array::Array;
+use crate::fs::{Lock, links, remove_folder};
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::ranges::Ranges;
 use crate::sync::Unpoisoned;
 use documents::Finished;
+pub use part::PartState;
 use part::{FoundPart, find};
+use run::Run;
 
 /// How [`FinishParts`] works.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -68,27 +67,6 @@ pub struct PartFinished {
     /// Frames that came to it.
     pub frames: u64,
 }
-
-/// How a part of a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PartState {
-    /// As it should.
-    Complete,
-    /// It was stopped, and recovered.
-    Recovered,
-    /// It was stopped, or had an error, and nobody has recovered it.
-    Unfinished,
-    /// It was never begun.
-    Absent,
-}
-
-named!(PartState, "state", {
-    Complete => "complete",
-    Recovered => "recovered",
-    Unfinished => "unfinished",
-    Absent => "absent",
-});
 
 /// Puts the parts of a run together that [`create_parts`](crate::create_parts) has made: moves their shards into its
 /// array, writes its records, and says in its documents how many frames there are and which are missing. The result is
@@ -132,7 +110,7 @@ impl FinishParts {
         let lock = Lock::take(&root)?;
         Lock::look_below(&root)?;
         let run = Run::open(&root)?;
-        run.refuse_lacking(options, &find(&root, &run.own, run.parts)?)?;
+        run.refuse_lacking(options.incomplete, &find(&root, &run.own, run.parts)?)?;
         let lock = Mutex::new(Some(lock));
         Ok(Self { root, options: options.clone(), counters: ProgressCounters::default(), lock })
     }
@@ -151,12 +129,12 @@ impl FinishParts {
         if run.own.complete || run.own.recovered {
             return self.tidy(&run, &found);
         }
-        run.refuse_lacking(&self.options, &found)?;
+        run.refuse_lacking(self.options.incomplete, &found)?;
         // A part that begins takes its lock, and then looks for this.
         documents::mark(&self.root, run.parts)?;
         Lock::look_below(&self.root)?;
         let found = find(&self.root, &run.own, run.parts)?;
-        run.refuse_lacking(&self.options, &found)?;
+        run.refuse_lacking(self.options.incomplete, &found)?;
         let ended: Vec<&FoundPart> = found.iter().filter(|part| part.is_ended()).collect();
         let finished = Finished::new(&run, &found)?;
         self.counters.begin(finished.frames);
@@ -209,54 +187,4 @@ fn told(finished: &Finished, found: &[FoundPart], notes: Vec<String>) -> PartsFi
         parts: found.iter().map(of).collect(),
         notes,
     }
-}
-
-/// A run in parts.
-struct Run {
-    own: Provenance,
-    parts: Parts,
-    array: Array,
-}
-
-impl Run {
-    fn open(root: &Path) -> Result<Self> {
-        let found = document::read(&root.join(zarr3::DOCUMENT))?;
-        let own = found.map(|found| Provenance::parse(root, &found["attributes"])).transpose()?.flatten();
-        let Some((own, parts)) = own.and_then(|own| own.parts.map(|parts| (own, parts))) else {
-            let reason = "is no run in parts, which `shardwright create` makes: there is nothing to finish";
-            return Err(Error::unsupported(root, reason));
-        };
-        if parts.of == 0 || parts.of > PARTS_MAX {
-            return Err(Error::format(root, format!("names {} parts; 1 to {PARTS_MAX} are possible", parts.of)));
-        }
-        let place = root.join("0");
-        let array = Array::open_exactly(&place)?.ok_or_else(|| Error::format(&place, "is no array"))?;
-        Ok(Self { own, parts, array })
-    }
-
-    /// Refuses parts that never came or did not end.
-    fn refuse_lacking(&self, options: &FinishPartsOptions, found: &[FoundPart]) -> Result<()> {
-        if self.own.complete || self.own.recovered {
-            return Ok(());
-        }
-        let of = |state: PartState| {
-            let numbers = found.iter().filter(|part| part.state == state).map(|part| part.index.to_string());
-            Some(numbers.collect::<Vec<_>>().join(", ")).filter(|numbers| !numbers.is_empty())
-        };
-        let unfinished = of(PartState::Unfinished)
-            .map(|numbers| format!("parts that did not end: {numbers}, which `recover` of the run or the part mends"));
-        let absent = of(PartState::Absent).map(|numbers| format!("parts that never came: {numbers}"));
-        let lacking: Vec<_> = unfinished.into_iter().chain(absent).collect();
-        if lacking.is_empty() || options.incomplete {
-            return Ok(());
-        }
-        let root = self.array.path().parent().unwrap_or(self.array.path());
-        let help = "the option `incomplete` finishes without them";
-        Err(Error::unfinished(root, format!("has {}; {help}", lacking.join("; and "))))
-    }
-}
-
-/// Makes a folder of the run, and those above it.
-fn make_folder(root: &Path, folder: &Path) -> Result<()> {
-    folders_below(root, folder)
 }

@@ -6,19 +6,40 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::PartState;
 use crate::error::{Error, Result};
 use crate::format::keys::FRAME_NUMBERS;
 use crate::format::part::{PartMap, Parts, part_key};
 use crate::format::provenance::{Provenance, hex};
 use crate::format::zarr3;
 use crate::fs::document;
+use crate::named::named;
 use crate::offline::array::Array;
 use crate::offline::ranges::{Gather, Ranges};
 use crate::record::NO_FRAME;
 
 /// Numbers that are read at a time.
 const NUMBERS_AT_ONCE: u64 = 1 << 16;
+
+/// How a part of a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PartState {
+    /// As it should.
+    Complete,
+    /// It was stopped, and recovered.
+    Recovered,
+    /// It was stopped, or had an error, and nobody has recovered it.
+    Unfinished,
+    /// It was never begun.
+    Absent,
+}
+
+named!(PartState, "state", {
+    Complete => "complete",
+    Recovered => "recovered",
+    Unfinished => "unfinished",
+    Absent => "absent",
+});
 
 /// A part that is, or should be, there.
 pub(super) struct FoundPart {

@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::documents::Finished;
-use super::make_folder;
 use super::part::{FoundPart, read};
 use crate::config::PartBy;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array};
 use crate::format::zarr3;
-use crate::fs::put;
+use crate::fs::{folders_below, put};
 use crate::offline::array::Array;
 use crate::offline::progress::ProgressCounters;
 use crate::offline::repack::documents::change;
@@ -157,6 +156,6 @@ fn store(root: &Path, array: &Array, block: u64, mut bytes: Vec<u8>) -> Result<(
         bytes.chunks_exact_mut(array.dtype().size()).for_each(<[u8]>::reverse);
     }
     let path = array.file_path(&[block]);
-    path.parent().map_or(Ok(()), |folder| make_folder(root, folder))?;
+    path.parent().map_or(Ok(()), |folder| folders_below(root, folder))?;
     put(&path, &bytes)
 }

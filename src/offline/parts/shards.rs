@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::make_folder;
 use super::part::{FoundPart, Said};
 use crate::config::PartBy;
 use crate::error::{Error, Result};
 use crate::format::keys::{KeyEncoding, Prefix};
 use crate::format::part::PartMap;
+use crate::fs::folders_below;
 use crate::fs::system::{rename_new, sync_folder};
 
 /// The folder of an image's shards.
@@ -69,7 +69,7 @@ impl Moves<'_> {
     fn one(&mut self, from: &Path, to: &Path) -> Result<()> {
         if let (Some(old), Some(new)) = (from.parent(), to.parent()) {
             if !self.changed.contains(new) {
-                make_folder(self.root, new)?;
+                folders_below(self.root, new)?;
                 // Folders that were made last with their names.
                 let above = new.ancestors().skip(1).take_while(|above| above.starts_with(self.root));
                 self.changed.extend(above.map(Path::to_path_buf));

@@ -33,7 +33,7 @@ use crate::format::{self, Metadata, zarr3};
 use crate::fs::{self as os, Lock, attributes, document, links, look};
 use crate::offline::array::Array;
 use crate::offline::halving::Halving;
-use crate::offline::parts::refuse::refuse_unfinished_parts;
+use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::repack::change::Change;
 use crate::offline::repack::lanes::ShardLanes;

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Lock, archives};
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
-use crate::offline::parts::refuse::refuse_moving;
+use crate::offline::unfinished_parts::refuse_moving;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::replaceable;
 use crate::sync::Unpoisoned;

@@ -9,8 +9,8 @@ use crate::format::slot_header::SlotHeader;
 use crate::fs::links;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use crate::offline::hierarchy::{self, GroupAttributes, below};
-use crate::offline::parts;
 use crate::offline::ranges::Ranges;
+use crate::offline::unfinished_parts::unfinished as in_parts;
 
 /// An image of this crate's writer.
 pub(super) struct WrittenImage<'a> {
@@ -73,12 +73,10 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
     if let Some(error) = tree.broken.iter().find(is_in_the_way) {
         return Err(error.clone());
     }
-    let (mut images, mut finished, mut unfinished) = (Vec::new(), false, false);
-    let mut parts = None;
+    let (mut images, mut parts, mut finished, mut unfinished) = (Vec::new(), None, false, false);
     for group in &tree.groups {
         let Some(own) = Provenance::parse(&group.path, &group.attributes)? else { continue };
         if own.parts.is_some() && !own.complete && !own.recovered {
-            // Its shards are in its parts, each of which is an image.
             parts = own.parts;
             continue;
         }
@@ -110,7 +108,7 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
         images.push(WrittenImage { own, group, node, map, frames: None });
     }
     if let (true, Some(parts)) = (images.is_empty(), parts) {
-        return Err(Error::unfinished(root, parts::refuse::unfinished(parts)));
+        return Err(Error::unfinished(root, in_parts(parts)));
     }
     let is_root = |error: &&Error| match error {
         Error::Format { path, .. } | Error::Unsupported { path, .. } => path.parent() == Some(root) || path == root,

@@ -18,6 +18,7 @@ use crate::offline::hierarchy::walk::Node;
 use crate::offline::lost::LostChunks;
 use crate::offline::promises::Broken;
 use crate::offline::ranges::Ranges;
+use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::record::LOST;
 use crate::words::{IS, count, of_number};
 
@@ -53,8 +54,9 @@ pub(super) fn refuse_absent(absent: &[Broken], options: &RepackOptions) -> Resul
 
 /// Chunks of an open shard are found only by their headers, which stand in what looks like a gap. A copy has no headers
 /// any more, so that nothing could recover it.
-pub(super) fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
-    for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
+pub(super) fn refuse_unfinished(root: &Path, nodes: &[Node], incomplete: bool) -> Result<()> {
+    refuse_unfinished_parts(root)?;
+    for node in nodes.iter().filter(|node| !incomplete && node.unreadable().is_none()) {
         let of_image = node.array().and_then(Array::image_provenance);
         if of_image.is_some_and(|own| !own.complete && !own.recovered) || is_unfinished(&node.document()?["attributes"])
         {

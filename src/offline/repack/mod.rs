@@ -67,7 +67,6 @@ use crate::format::zarr3;
 use crate::fs::{self as os, Lock};
 use crate::offline::hierarchy::walk;
 use crate::offline::not_fetched;
-use crate::offline::parts::refuse::refuse_unfinished_parts;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::replaceable::refuse_consolidated;
 use crate::sync::Unpoisoned;
@@ -159,10 +158,7 @@ impl Repack {
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
-        refuse_unfinished_parts(&root)?;
-        if !options.incomplete {
-            missing::refuse_unfinished(&nodes)?;
-        }
+        missing::refuse_unfinished(&root, &nodes, options.incomplete)?;
         let not_fetched = not_fetched::notes(&nodes);
         let copied = out.is_some();
         let (options, note) = &choice::settled(&nodes, &options, copied)?;

@@ -60,7 +60,7 @@ use crate::format::zarr3;
 use crate::fs::{Lock, document, links, look};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
-use crate::offline::parts::refuse::refuse_unfinished_parts;
+use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::sync::Unpoisoned;
 use disk::{Disk, Local};
 use list::Lister;

@@ -27,7 +27,7 @@ use crate::offline::array::memory::on_fitting_threads;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
-use crate::offline::parts::refuse::unfinished;
+use crate::offline::unfinished_parts::unfinished;
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::recover::refuse_begun;
 use crate::sync::Unpoisoned;

@@ -79,6 +79,9 @@ int main(int argc, char **argv) {
         config.plate_acquisition = 8;
         config.key = "a/b";
         config.bare = 1;
+        config.parts = 5;
+        config.part = 3;
+        config.part_by = SW_PART_BY_FRAME;
         config.label = "{\"colors\": [{\"value\": -1, \"rgba\": [1, 2, 3, 4]}]}";
     }
     size_t needed;

@@ -6,8 +6,8 @@ use super::building::Program;
 use serde_json::{Value, json};
 use shardwright::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, Dtype, Flip,
-    FrameLayout, ImageLabel, IndexLocation, LabelColor, ManifestForm, OmeVersion, Orientation, PixelFormat, Placement,
-    PyramidMethod, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    FrameLayout, ImageLabel, IndexLocation, LabelColor, ManifestForm, OmeVersion, Orientation, Part, PartBy,
+    PixelFormat, Placement, PyramidMethod, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// A configuration in which nothing is the default, as `options.c` has it. Every field is named, so that a new one is
@@ -65,6 +65,7 @@ fn every_option() -> Config {
             depth: Depth::Auto,
         }),
         plate_acquisition: Some(7),
+        part: Some(Part { index: 3, of: 5, by: PartBy::Frame }),
         label: Some(ImageLabel { colors: vec![LabelColor { value: -1, rgba: [1, 2, 3, 4] }], ..ImageLabel::default() }),
     }
 }

@@ -16,7 +16,7 @@ fn unfinished_parts(root: &Path) -> Option<Parts> {
 }
 
 /// Refuses a run in parts that is not finished, for whoever wants it as a whole: the image, or its array.
-pub(in crate::offline) fn refuse_unfinished_parts(root: &Path) -> Result<()> {
+pub(super) fn refuse_unfinished_parts(root: &Path) -> Result<()> {
     let array = root.parent().filter(|_| root.ends_with("0"));
     match [Some(root), array].into_iter().flatten().find_map(unfinished_parts) {
         Some(parts) => Err(Error::unfinished(root, unfinished(parts))),
@@ -25,7 +25,7 @@ pub(in crate::offline) fn refuse_unfinished_parts(root: &Path) -> Result<()> {
 }
 
 /// Refuses a part, or its run, when shards are being moved from the one to the other.
-pub(in crate::offline) fn refuse_moving(root: &Path) -> Result<()> {
+pub(super) fn refuse_moving(root: &Path) -> Result<()> {
     let run = root.parent().and_then(Path::parent);
     match [Some(root), run].into_iter().flatten().find_map(unfinished_parts).filter(|parts| parts.finishing) {
         Some(parts) => Err(Error::unfinished(root, unfinished(parts))),
@@ -34,7 +34,7 @@ pub(in crate::offline) fn refuse_moving(root: &Path) -> Result<()> {
 }
 
 /// What to say of such a run.
-pub(in crate::offline) fn unfinished(parts: Parts) -> String {
+pub(super) fn unfinished(parts: Parts) -> String {
     match parts.finishing {
         true => "is a run in parts that `shardwright finish` was putting together; call it again".to_owned(),
         false => format!(
