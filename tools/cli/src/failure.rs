@@ -264,7 +264,7 @@ const CALLS: [(&str, &str); 2] = [
 ];
 
 /// The options that set fields of the library's configuration.
-const OPTIONS: [(&str, &str); 51] = [
+const OPTIONS: [(&str, &str); 52] = [
     ("dims.chunk", "--chunk"),
     ("dims.shard", "--shard"),
     ("dims.size", "--shape"),
@@ -300,6 +300,7 @@ const OPTIONS: [(&str, &str); 51] = [
     ("skip", "--skip"),
     ("incomplete", "--incomplete"),
     ("space", "--no-space-check"),
+    ("part", "--parts"),
     ("path", "PATH"),
     ("out", "OUTPUT"),
     ("ome", "--ome"),

@@ -7,11 +7,14 @@ use shardwright::words::count;
 use crate::args::FinishArgs;
 use crate::console::say;
 use crate::failure::{Failure, exit};
-use crate::interrupt;
 use crate::report::decimal;
+use crate::{interrupt, parts};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
+    if args.tasks.is_dir() {
+        return parts::finish(args);
+    }
     let in_the_way = |error: Error| match error {
         Error::Exists { path, .. } => Failure::exists_or_work(&path, "it is not what the tasks make; remove it"),
         error => error.into(),

@@ -15,6 +15,7 @@ mod machine;
 mod manifest;
 mod meter;
 mod pace;
+mod parts;
 mod place;
 mod plan;
 mod probe;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Repack(args) => repack::run(&args).map(|()| 0),
         Command::Plan(args) => plan::run(&args).map(|()| 0),
         Command::RunTask(args) => run_task::run(&args),
+        Command::Create(args) => parts::create(&args),
         Command::Finish(args) => finish::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

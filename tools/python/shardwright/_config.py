@@ -59,6 +59,7 @@ class ConfigFields(TypedDict, total=False):
     pyramid: str | Mapping[str, Any] | None
     plate_acquisition: int | None
     label: Mapping[str, Any] | None
+    part: Mapping[str, Any] | None
 
 
 Config = Mapping[str, Any] | str | PathLike[str]

@@ -105,6 +105,7 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         pyramid={"method": "max", "levels": 2},
         plate_acquisition=None,
         label=None,
+        part=None,
         key=None,
         bare=False,
     )

@@ -129,11 +129,26 @@ pub(super) fn run_task() -> String {
     )
 }
 
+pub(super) fn create() -> String {
+    let text = "\
+Each process then acquires its part, on whatever host, by the field `part` of its configuration. When all have ended:
+  shardwright finish run.ome.zarr";
+    page(text, &[])
+}
+
 pub(super) fn finish() -> String {
-    let text = "Every shard must be there, as its receipt says. Then everything else is written, documents last, and \
-                the result gets its name. If shards are missing, the first 20 are named, and a file of tasks with \
-                nothing but these is written beside the other one: tasks.missing.jsonl.";
-    page(text, &[(1, "shards are missing, disk full, output exists, or a system error")])
+    let text = "Of tasks: every shard must be there, as its receipt says. Then everything else is written, documents \
+                last, and the result gets its name. If shards are missing, the first 20 are named, and a file of \
+                tasks with nothing but these is written beside the other one: tasks.missing.jsonl.\n\nOf a run in \
+                parts: shards are moved into its array, and its records and documents tell of all parts. No pixel is \
+                read. Killed and called again, it continues where it stopped.";
+    page(
+        text,
+        &[
+            (4, "finished, but frames are missing from the parts"),
+            (1, "shards are missing, disk full, output exists, or a system error"),
+        ],
+    )
 }
 
 #[cfg(test)]
@@ -142,9 +157,11 @@ mod tests {
 
     #[test]
     fn pages_fit_a_terminal_of_80_columns() {
-        let pages =
-            [main, info, replay, probe, verify, recover, export, manifest, pyramid, repack, plan, run_task, finish]
-                .map(|page| page());
+        let pages = [
+            main, info, replay, probe, verify, recover, export, manifest, pyramid, repack, plan, run_task, create,
+            finish,
+        ]
+        .map(|page| page());
         for page in pages {
             let mut before = "";
             for line in page.lines() {

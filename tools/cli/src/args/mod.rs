@@ -3,6 +3,7 @@
 mod groups;
 mod help;
 mod images;
+mod parts;
 mod pyramid;
 mod repack;
 mod tasks;
@@ -17,6 +18,7 @@ use shardwright::ManifestForm;
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, TrustArgs, VolumeArgs};
 pub(crate) use self::groups::{RecordingArgs, ReportArgs};
 pub(crate) use self::images::{ImagesArgs, MovingRoi, Series, VisitOrder};
+pub(crate) use self::parts::CreateArgs;
 pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::repack::RepackArgs;
 pub(crate) use self::tasks::{FinishArgs, PlanArgs, RunTaskArgs};
@@ -45,6 +47,7 @@ pub(crate) enum Command {
     Repack(RepackArgs),
     Plan(PlanArgs),
     RunTask(RunTaskArgs),
+    Create(CreateArgs),
     Finish(FinishArgs),
     /// Print a completion script for a shell
     Completions {
@@ -68,6 +71,7 @@ impl Command {
             Self::Repack(args) => args.report,
             Self::Plan(args) => args.operation.repack().report,
             Self::RunTask(args) => args.report,
+            Self::Create(args) => args.report,
             Self::Finish(args) => args.report,
             Self::Completions { .. } => ReportArgs::default(),
         }
@@ -87,7 +91,7 @@ impl Command {
             Self::Plan(args) => args.operation.repack().trust,
             Self::RunTask(args) => args.trust,
             Self::Finish(args) => args.trust,
-            Self::Probe(_) | Self::Completions { .. } => TrustArgs::default(),
+            Self::Probe(_) | Self::Create(_) | Self::Completions { .. } => TrustArgs::default(),
         }
     }
 
@@ -105,6 +109,7 @@ impl Command {
             Self::Repack(args) => &args.path,
             Self::Plan(args) => &args.operation.repack().path,
             Self::RunTask(args) => &args.tasks,
+            Self::Create(args) => &args.path,
             Self::Finish(args) => &args.tasks,
             Self::Completions { .. } => return None,
         })

@@ -61,12 +61,15 @@ pub(crate) struct RunTaskArgs {
     pub(crate) trust: TrustArgs,
 }
 
-/// Make the result of what all tasks of a plan have made
+/// Make the result of what all tasks of a plan have made, or put the parts of a run together
 #[derive(Debug, Args)]
 #[command(after_help = help::finish())]
 pub(crate) struct FinishArgs {
-    /// The file of tasks
+    /// The file of tasks, or the dataset that `create` has made
     pub(crate) tasks: PathBuf,
+    /// Of a run in parts: finish without those that never came or did not end, whose frames are then missing
+    #[arg(long)]
+    pub(crate) incomplete: bool,
     /// Threads that look at shards; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<usize>(FROM_0), help_heading = "Work")]
     pub(crate) workers: usize,

@@ -1,0 +1,73 @@
+//! `shardwright create`, and `shardwright finish` of what it has made: one run that several processes write.
+
+use std::fs;
+
+use serde_json::json;
+use shardwright::offline::{FinishParts, FinishPartsOptions, PartsFinished};
+use shardwright::words::count;
+use shardwright::{Config, PartBy};
+
+use crate::args::{CreateArgs, FinishArgs};
+use crate::console::{say, tell_notes};
+use crate::failure::{Failure, exit, with_options};
+use crate::interrupt;
+use crate::place::refuse_unusable;
+use crate::report::{joined, missing_text};
+
+/// Creates a run and returns the exit code.
+pub(crate) fn create(args: &CreateArgs) -> Result<u8, Failure> {
+    refuse_unusable(&args.path)?;
+    let text = fs::read_to_string(&args.config).map_err(|error| Failure::io("read", &args.config, &error))?;
+    let config: Config = serde_json::from_str(&text)
+        .map_err(|error| Failure::Usage(format!("--config {}, read as JSON: {error}", args.config.display())))?;
+    let config = Config { overwrite: args.overwrite || config.overwrite, ..config };
+    let regions = shardwright::create_parts(&args.path, config, args.parts, args.by)?;
+    if args.report.json {
+        let parts = regions.iter().enumerate().map(|(index, [rows, columns])| {
+            json!({"index": index, "rows": [rows.start, rows.end], "columns": [columns.start, columns.end]})
+        });
+        let told = json!({"parts": parts.collect::<Vec<_>>(), "by": args.by});
+        say(&format!("{told}\n"))?;
+    } else if !args.report.quiet {
+        let mut text = format!("{} by {}\n", count(regions.len(), "part"), args.by);
+        for (index, [rows, columns]) in regions.iter().enumerate().filter(|_| args.by == PartBy::Frame) {
+            text += &format!(
+                "  {index}: rows {} to {}, columns {} to {}\n",
+                rows.start,
+                rows.end - 1,
+                columns.start,
+                columns.end - 1
+            );
+        }
+        say(&text)?;
+    }
+    Ok(exit::FINE)
+}
+
+/// Finishes a run and returns the exit code.
+pub(crate) fn finish(args: &FinishArgs) -> Result<u8, Failure> {
+    let options = FinishPartsOptions { incomplete: args.incomplete };
+    let finish = FinishParts::new(&args.tasks, &options)?;
+    let finished = interrupt::stopping(|| finish.stop(), || finish.run())?;
+    let notes: Vec<_> = finished.notes.iter().map(|note| with_options(note)).collect();
+    tell_notes(args.report.quiet, &notes);
+    if args.report.json {
+        let json = serde_json::to_string(&finished).expect("it holds only numbers, strings and lists");
+        say(&format!("{json}\n"))?;
+    } else if !args.report.quiet {
+        say(&text(&finished))?;
+    }
+    Ok(if finished.frames_missing > 0 { exit::FRAMES_LOST } else { exit::FINE })
+}
+
+fn text(finished: &PartsFinished) -> String {
+    let missing = match finished.frames_missing {
+        0 => "none missing".to_owned(),
+        missing => format!("{missing} missing: {}", missing_text(&finished.missing)),
+    };
+    let mut text = format!("shape   {}\nframes  {}, {missing}\n", joined(&finished.shape, " x "), finished.frames);
+    for part in &finished.parts {
+        text += &format!("part    {}: {}, {}\n", part.index, part.state, count(part.frames, "frame"));
+    }
+    text
+}
