@@ -379,6 +379,53 @@ impl Repack {
         summary.add(outcome);
     }
 
+    /// What each array becomes: see [`planned::arrays`].
+    pub(in crate::offline) fn planned(&self) -> Result<Vec<PlannedArray<'_>>> {
+        planned::arrays(&self.root, &self.plan)
+    }
+
+    /// The shards of the result that may hold something: which of the arrays, and the position in it.
+    pub(in crate::offline) fn planned_shards(&self) -> &[(usize, Vec<u64>)] {
+        &self.todo
+    }
+
+    /// Whether the result is there, and made of the same files with the same options.
+    pub(in crate::offline) fn is_done(&self) -> bool {
+        self.done.is_some()
+    }
+
+    /// The dataset, the result, and the folder where that comes into being.
+    pub(in crate::offline) fn places(&self) -> (&Path, Option<&Path>, &Path) {
+        (&self.root, self.out.as_deref(), &self.staging)
+    }
+
+    /// Makes the result of shards that others have made. `made`: what became of each, by its array.
+    pub(in crate::offline) fn finish_planned(&self, made: &[(usize, ShardOutcome)]) -> Result<RepackSummary> {
+        self.counters.begin_only_run("Repack", &self.root)?;
+        let _lock = self.lock.lock().unpoisoned().take();
+        if let Some(done) = self.done {
+            return self.summary_of(done);
+        }
+        Staging::adopt(&self.staging, &self.journal()?, self.options.sync)?;
+        let summary = self.work(true, &|| {
+            let mut summary = self.new_summary();
+            made.iter().for_each(|(job, outcome)| self.count(*job, *outcome, &mut summary));
+            planned::sweep(&Staging::place(&self.staging, "")).map(|()| summary)
+        })?;
+        self.counters.find_all();
+        // A shard that was made twice, and late, may have been begun meanwhile.
+        self.out.as_deref().filter(|out| out.is_dir()).map_or(Ok(()), planned::sweep)?;
+        Ok(summary)
+    }
+
+    fn summary_of(&self, done: EarlierResult) -> Result<RepackSummary> {
+        self.counters.find_all();
+        if done == EarlierResult::Untidy {
+            Staging::discard(&self.staging)?;
+        }
+        Ok(RepackSummary { shards_found: self.todo.len() as u64, already_done: true, ..self.new_summary() })
+    }
+
     /// What the result has of the dataset as it is.
     fn rest(&self) -> Rest<'_> {
         let (ArrayJobs { jobs, left, records, .. }, followed) = (&self.plan, &self.followed);

@@ -42,6 +42,9 @@ pub struct TasksSummary {
     pub already_done: bool,
 }
 
+/// The number of an array, and what became of one of its shards.
+type MadeOf = (usize, ShardOutcome);
+
 /// Makes the result of what tasks have made.
 #[derive(Debug)]
 pub struct FinishTasks {
@@ -128,7 +131,7 @@ impl FinishTasks {
     }
 
     /// What became of each task's shard, and the tasks whose shards are missing.
-    fn look(&self, receipts: &Receipts) -> Result<(Vec<(usize, ShardOutcome)>, Vec<TaskLine>)> {
+    fn look(&self, receipts: &Receipts) -> Result<(Vec<MadeOf>, Vec<TaskLine>)> {
         const BATCH: usize = 4096;
         let (mut made, mut missing, mut seen) = (Vec::new(), Vec::new(), 0);
         let mut tasks = self.file.tasks()?;
@@ -136,7 +139,7 @@ impl FinishTasks {
         loop {
             let batch = tasks.by_ref().take(BATCH).collect::<Result<Vec<_>>>()?;
             let Some(arrays) = self.arrays.get(seen..seen + batch.len()).filter(|_| !batch.is_empty()) else { break };
-            let look = |(task, array): (&TaskLine, &u32)| -> Result<Option<(usize, ShardOutcome)>> {
+            let look = |(task, array): (&TaskLine, &u32)| -> Result<Option<MadeOf>> {
                 self.counters.go_on()?;
                 self.counters.done.fetch_add(1, Relaxed);
                 let (Some(known), planned) = (receipts.of(&task.id), &planned[*array as usize]) else {

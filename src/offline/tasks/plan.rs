@@ -25,7 +25,8 @@ use crate::offline::repack::{PlannedArray, Repack, RepackOptions};
 /// use shardwright::Codec;
 /// use shardwright::offline::{RepackOptions, TaskPlan};
 ///
-/// let options = RepackOptions { codec: Some(Codec::from("zstd".parse::<shardwright::Compressor>()?)), ..Default::default() };
+/// let codec = Codec::from("zstd".parse::<shardwright::Compressor>()?);
+/// let options = RepackOptions { codec: Some(codec), ..RepackOptions::default() };
 /// let plan = TaskPlan::repack("run.ome.zarr", "archive.ome.zarr", &options)?;
 /// let mut file = BufWriter::new(std::fs::File::create("tasks.jsonl").expect("a writable folder"));
 /// plan.write(&mut file)?;
