@@ -76,6 +76,7 @@ mod shared_memory;
 mod signals;
 mod store;
 mod strange_calls;
+mod tasks;
 mod threads;
 mod torn_indexes;
 mod verify;
