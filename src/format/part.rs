@@ -62,7 +62,8 @@ impl PartMap {
         let Self { index, of, row_frames, row_cells, shards, first, grid, .. } = self;
         let fits = |dim: usize| first[dim].checked_add(shards[dim]).is_some_and(|end| end <= grid[dim]);
         let counts = [row_frames, row_cells, shards[0], shards[1]];
-        let is_one = index < of && of <= PARTS_MAX && !counts.contains(&0) && fits(0) && fits(1);
+        let counts_all = grid[0].checked_mul(grid[1]).is_some();
+        let is_one = counts_all && index < of && of <= PARTS_MAX && !counts.contains(&0) && fits(0) && fits(1);
         if is_one { Ok(self) } else { Err(format!("part {index} of {of} can't be")) }
     }
 
@@ -235,6 +236,7 @@ mod tests {
             PartMap { first: [0, 3], ..good },
             PartMap { first: [u64::MAX, 0], ..good },
             PartMap { of: PARTS_MAX + 1, ..good },
+            PartMap { shards: [1 << 40; 2], first: [0; 2], grid: [1 << 40; 2], ..good },
         ];
         assert!(bad.iter().all(|bad| bad.check().is_err()));
         let far = PartMap { row_frames: u64::MAX, row_cells: u64::MAX, ..map(1, PartBy::Time) };

@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 #[non_exhaustive]
 pub struct Progress {
     /// Bytes that are done with: of pixels for a [`Repack`](super::Repack), of the new levels' pixels for a
-    /// [`Pyramid`](super::Pyramid), else of files with chunks.
+    /// [`Pyramid`](super::Pyramid), else of files with chunks; frames for a [`FinishParts`](super::FinishParts), which
+    /// reads no pixel.
     pub done: u64,
     /// The same bytes in all; 0 until it is known.
     pub total: u64,

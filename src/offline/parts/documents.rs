@@ -10,7 +10,7 @@ use super::run::Run;
 use crate::config::PartBy;
 use crate::error::{Error, Result};
 use crate::format;
-use crate::format::part::Parts;
+use crate::format::part::{PartMap, Parts};
 use crate::format::provenance::{ATTRIBUTE, Ending, MISSING_RANGES_MAX, OME, ProvenanceMut};
 use crate::format::zarr3;
 use crate::offline::ranges::Ranges;
@@ -36,26 +36,18 @@ impl Finished {
             end => said.map.frame(end - 1).map_or(0, |last| last.saturating_add(1)),
         };
         let frames = ended().map(last).max().unwrap_or(0);
-        let came = match run.parts.by {
-            // Each has some of the frames.
-            PartBy::Time => {
-                let mut came = Ranges::default();
-                for (part, said) in ended() {
-                    came = came.union(&Ranges::new(said.map.ranges(&present(part)?)));
-                }
-                came
-            }
+        let missing = match run.parts.by {
+            PartBy::Time => missing_by_time(found, frames)?,
             // Each has some of each frame.
-            PartBy::Frame if ended().count() < found.len() => Ranges::default(),
+            PartBy::Frame if ended().count() < found.len() => Ranges::from(0..frames),
             PartBy::Frame => {
-                let mut came = Ranges::from(0..frames);
+                let mut missing = Ranges::default();
                 for (part, _) in ended() {
-                    came = came.and(&Ranges::new(present(part)?));
+                    missing = missing.union(&part.missing()?).union(&Ranges::from(part.end()..frames));
                 }
-                came
+                missing
             }
         };
-        let missing = Ranges::from(0..frames).minus(&came);
         let mut shape = run.array.shape().to_vec();
         if let Some(extent) = run.array.acquisition_map(&run.own)?.extent(frames) {
             shape[0] = extent;
@@ -76,8 +68,20 @@ impl Finished {
     }
 }
 
-fn present(part: &FoundPart) -> Result<Vec<Range<u64>>> {
-    Ok(Ranges::from(0..part.end()).minus(&part.missing()?).iter().cloned().collect())
+/// The missing ones of a run whose parts each have some of the frames: also all those of a part that is left out.
+fn missing_by_time(found: &[FoundPart], frames: u64) -> Result<Ranges> {
+    let Some(any) = found.iter().find_map(|part| Some(part.said.as_ref()?.map)) else { return Ok(Ranges::default()) };
+    let mut missing = Vec::new();
+    for part in found {
+        let map = PartMap { index: part.index, ..any };
+        let end = map.frames_below(frames);
+        let own = match part.is_ended() {
+            true => part.missing()?.union(&Ranges::from(part.end()..end)),
+            false => Ranges::from(0..end),
+        };
+        own.iter().for_each(|range| map.frames(range.clone(), |range| missing.push(range)));
+    }
+    Ok(Ranges::new(missing))
 }
 
 /// Says that the parts are being put together.

@@ -59,7 +59,16 @@ pub(super) struct Said {
 
 /// All parts of a run.
 pub(super) fn find(root: &Path, run: &Provenance, parts: Parts) -> Result<Vec<FoundPart>> {
-    (0..parts.of).map(|index| FoundPart::at(root, run, parts, index)).collect()
+    let found: Vec<FoundPart> =
+        (0..parts.of).map(|index| FoundPart::at(root, run, parts, index)).collect::<Result<_>>()?;
+    // By frame, the bands differ.
+    let rows = |part: &FoundPart| part.said.as_ref().map(|said| (said.map.row_frames, said.map.row_cells));
+    let mut all = found.iter().filter_map(|part| Some((part, rows(part)?)));
+    let first = all.next().map(|(_, rows)| rows);
+    match all.find(|(_, rows)| Some(*rows) != first) {
+        Some((part, _)) => Err(Error::format(&part.folder, "has other rows of shards than another part of the run")),
+        None => Ok(found),
+    }
 }
 
 impl FoundPart {
