@@ -122,6 +122,8 @@ def run(
         error is; a call with the client of another cluster finds what was done.
     """
     _needed("distributed")
+    if client.asynchronous:
+        raise _errors.ConfigError("client: one that was made without asynchronous=True")
     path = Path(tasks).absolute()
     # Refuses what is no file of tasks, here and not on each worker.
     result = Result(len(RunTasks(path)))

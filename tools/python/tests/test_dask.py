@@ -256,6 +256,10 @@ def test_what_is_wrong_is_said(client: Any, run: Path, tmp_path: Path, monkeypat
         shardwright.dask.run(client, planned(run), window=0)
     with pytest.raises(sw.NotFoundError):
         shardwright.dask.run(client, tmp_path / "none.jsonl")
+    with monkeypatch.context() as patched:
+        patched.setattr(type(client), "asynchronous", True)
+        with pytest.raises(sw.ConfigError, match="asynchronous"):
+            shardwright.dask.run(client, run.parent / "tasks.jsonl")
     for module, call in {"distributed": "run(None, 'x')", "dask.array": "open('x')"}.items():
         hide = f"import sys; sys.modules[{module!r}] = None; import shardwright.dask; shardwright.dask.{call}"
         done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True)
