@@ -214,6 +214,9 @@ typedef uint32_t sw_keep;
 // When planes are halved along z, too: the last dimension before y and x, if it is one of space.
 typedef uint32_t sw_depth;
 
+// How the shards of a run are divided among several writers.
+typedef uint32_t sw_part_by;
+
 // What arrives, how it is stored, and with which resources.
 //
 // sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
@@ -397,6 +400,13 @@ typedef struct sw_config {
     // missing, and `shardwright recover` restores nothing. Of SW_DIALECT_ZARR3, by sw_create and sw_create_in. Default
     // 0.
     uint32_t bare;
+    // Of a run that several processes write, made by `shardwright create`, how many parts it has. All else is that of
+    // the whole run. Default 0: one process writes all of it.
+    uint32_t parts;
+    // Which of the `parts` this one writes, from 0 on. Default 0.
+    uint32_t part;
+    // How the run's shards are divided among them. Default SW_PART_BY_TIME.
+    sw_part_by part_by;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -971,6 +981,12 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // From the level on at which planes are no further apart than pixels are.
 #define SW_DEPTH_AUTO 2
+
+// Rows of shards along the first dimension are dealt out in turn.
+#define SW_PART_BY_TIME 0
+
+// Each has a band of columns, or of rows, of the frame.
+#define SW_PART_BY_FRAME 1
 
 // As in the array: numbers of the machine's byte order.
 #define SW_PIXELS_PLAIN 0
