@@ -44,10 +44,10 @@ use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
 use crate::offline::levels;
 use crate::offline::not_fetched;
-use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::promises::{self, Broken};
 use crate::offline::repack::staging::fingerprint;
+use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::words::{self, quoted};
 use files::{ArrayManifest, Kerchunk, MANIFEST, Urls, create_folder, key, put_document};
 

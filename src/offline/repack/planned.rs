@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::change::Change;
 use super::jobs::{ArrayJobs, ResultForm};
-use super::staging;
 use crate::error::{Error, Result};
 use crate::fs as os;
 use crate::fs::look;
@@ -22,8 +21,6 @@ pub(in crate::offline) struct PlannedArray<'a> {
     pub(in crate::offline) change: &'a Change,
     /// The array's document in the result.
     pub(in crate::offline) document: &'a Value,
-    /// What the files of the source are like: see [`staging::fingerprint`].
-    pub(in crate::offline) fingerprint: String,
 }
 
 /// What each array becomes.
@@ -42,7 +39,7 @@ pub(super) fn arrays<'a>(root: &Path, plan: &'a ArrayJobs) -> Result<Vec<Planned
         let below = source.path().strip_prefix(root);
         let below = below.map_err(|_| Error::unsupported(source.path(), "is not below the dataset"))?;
         let (name, document, change) = (job.name.as_str(), &job.document, &job.change);
-        Ok(PlannedArray { name, source: below, change, document, fingerprint: staging::fingerprint(source)? })
+        Ok(PlannedArray { name, source: below, change, document })
     });
     planned.collect()
 }

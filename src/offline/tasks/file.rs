@@ -64,8 +64,6 @@ pub(super) struct ArrayLine {
     pub(super) described: SourceKey,
     pub(super) document: Value,
     pub(super) codec: Codec,
-    /// What the files of the source are like.
-    pub(super) fingerprint: String,
 }
 
 /// A shard of the result.

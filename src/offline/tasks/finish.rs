@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::file::{Header, TaskFile, TaskLine};
-use super::plan::{TaskPlan, key_in, put_line};
+use super::plan::{TaskPlan, key_in, put_line, refuse_changed};
 use super::receipt::{MadeShard, Receipts, outcome_of};
 use crate::error::{Error, Result};
 use crate::fs as os;
@@ -141,6 +141,7 @@ impl FinishTasks {
             let Some(arrays) = self.arrays.get(seen..seen + batch.len()).filter(|_| !batch.is_empty()) else { break };
             let look = |(task, array): (&TaskLine, &u32)| -> Result<Option<MadeOf>> {
                 self.counters.go_on()?;
+                refuse_changed(&self.file.header.source, &task.sources)?;
                 self.counters.done.fetch_add(1, Relaxed);
                 let (Some(known), planned) = (receipts.of(&task.id), &planned[*array as usize]) else {
                     return Ok(None);

@@ -149,13 +149,24 @@ fn line_of(array: &PlannedArray<'_>, root: &Path) -> Result<ArrayLine> {
         described,
         document: array.document.clone(),
         codec: array.change.codec().clone(),
-        fingerprint: array.fingerprint.clone(),
     })
 }
 
 fn key_of(path: &Path) -> Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| Error::unsupported(path, "is no UTF-8, which a file of tasks is"))
+}
+
+/// Refuses files of the source that are not what they were when the tasks were planned.
+pub(super) fn refuse_changed(root: &Path, sources: &[SourceKey]) -> Result<()> {
+    sources.iter().try_for_each(|known| {
+        let path = root.join(&known.0);
+        match source_key(root, &path)? {
+            Some(found) if found == *known => Ok(()),
+            Some(_) => Err(Error::conflict(&path, "is not what it was when the tasks were planned; plan them again")),
+            None => Err(Error::conflict(&path, "has gone since the tasks were planned")),
+        }
+    })
 }
 
 /// The file at a path below the source; none where nothing is there.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use rayon::ThreadPool;
 
 use super::file::{SourceKey, TaskFile, TaskLine, TaskName};
-use super::plan::{key_in, source_key};
+use super::plan::{key_in, refuse_changed};
 use super::receipt::{MadeShard, ReceiptLog, TaskOutcome, TaskReceipt};
 use crate::error::{Error, Result};
 use crate::fs::links;
@@ -138,16 +138,7 @@ impl RunTasks {
     }
 
     fn check_sources(&self, sources: &[SourceKey]) -> Result<()> {
-        sources.iter().try_for_each(|known| {
-            let path = self.file.header.source.join(&known.0);
-            match source_key(&self.file.header.source, &path)? {
-                Some(found) if found == *known => Ok(()),
-                Some(_) => {
-                    Err(Error::conflict(&path, "is not what it was when the tasks were planned; plan them again"))
-                }
-                None => Err(Error::conflict(&path, "has gone since the tasks were planned")),
-            }
-        })
+        refuse_changed(&self.file.header.source, sources)
     }
 
     fn array(&self, name: &str) -> Result<Arc<OpenedArray>> {
