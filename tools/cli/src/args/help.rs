@@ -108,7 +108,7 @@ pub(super) fn repack() -> String {
 pub(super) fn plan() -> String {
     let text = "\
 The first line is the plan; then comes one line for each array and one for each shard. Any scheduler runs the tasks:
-  shardwright plan repack run.ome.zarr small.ome.zarr --codec zstd > tasks.jsonl
+  shardwright plan repack run.ome.zarr small.ome.zarr > tasks.jsonl
   shardwright run-task tasks.jsonl --range 0:100
   shardwright finish tasks.jsonl";
     page(text, &[])
