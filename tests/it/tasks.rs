@@ -340,3 +340,59 @@ fn a_plan_is_refused_where_a_shard_can_not_be_made_by_itself() {
     let error = TaskPlan::repack(&run, &out, &options).unwrap_err();
     assert!(matches!(&error, Error::Unsupported { .. }) && error.to_string().contains("zarr3"), "{error}");
 }
+
+#[test]
+fn where_the_result_is_being_made_neither_tasks_nor_another_repack_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, out) = (dataset(folder.path()), folder.path().join("out.zarr"));
+    let tasks = plan(&run, &out, &zstd());
+    run_all(&tasks);
+    // As a call leaves it that was killed before the end.
+    let staging = folder.path().join(".out.zarr.repack");
+    fs::write(staging.join("journal.json"), r#"{"version": 1, "synced": false, "arrays": {}}"#).unwrap();
+    let error = runner(&tasks).run(TaskName::Index(0)).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    let other = RepackOptions { codec: Some(Codec::from(Compressor::Zstd { level: 3 })), ..zstd() };
+    let error = Repack::new(&run, Some(&out), &other).and_then(|repack| repack.run()).unwrap_err();
+    assert!(matches!(error, Error::Exists { .. }), "{error}");
+    // A shard that has gone since can be made again once the end has said so.
+    let id = tasks_of(&tasks)[1]["id"].as_str().unwrap().to_owned();
+    fs::remove_file(staging.join("tree").join(&id)).unwrap();
+    assert_eq!(finish(&tasks).missing_ids, [id.clone()]);
+    runner(&tasks).run(TaskName::Id(&id)).unwrap();
+    assert_eq!(finish(&tasks).missing, 0);
+    assert_eq!(checked(&out).unwrap().damage, 0);
+    assert_eq!(left_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_late_task_leaves_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, out) = (dataset(folder.path()), folder.path().join("out.zarr"));
+    let tasks = plan(&run, &out, &zstd());
+    run_all(&tasks);
+    assert_eq!(finish(&tasks).missing, 0);
+    // It looked for the result before that was there, and was killed in its work.
+    let staging = folder.path().join(".out.zarr.repack");
+    fs::create_dir_all(staging.join("tree/0/c")).unwrap();
+    fs::write(staging.join("plan.json"), json!({"version": 1, "plan": lines(&tasks)[0]["id"]}).to_string()).unwrap();
+    fs::write(staging.join("tree/0/c/.0.0123456789abcdef.partial"), "half").unwrap();
+    assert!(finish(&tasks).already_done);
+    assert_eq!(left_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_dataset_without_a_shard_has_no_tasks_and_a_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = dataset(folder.path());
+    let bare = folder.path().join("bare.zarr");
+    fs::create_dir_all(&bare).unwrap();
+    let mut document: Value = serde_json::from_slice(&fs::read(run.join("0/zarr.json")).unwrap()).unwrap();
+    document["attributes"] = json!({});
+    fs::write(bare.join("zarr.json"), document.to_string()).unwrap();
+    let out = folder.path().join("out.zarr");
+    let tasks = plan(&bare, &out, &zstd());
+    assert_eq!(tasks_of(&tasks).len(), 0);
+    assert_eq!(finish(&tasks).missing, 0);
+    assert_eq!(Array::open(&out).unwrap().shape(), Array::open(&bare).unwrap().shape());
+}

@@ -262,6 +262,7 @@ impl Repack {
         if let Some(done) = self.done {
             return self.summary_of(done);
         }
+        Staging::refuse_plan(&self.staging)?;
         let staged = self.out.is_some() || self.plan.rebuilt().next().is_some();
         if self.options.space == SpaceCheck::Estimated {
             space::SpaceNeeds {
@@ -357,6 +358,7 @@ impl Repack {
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
+        Staging::refuse_plan(&self.staging)?;
         let summary = Mutex::new(self.new_summary());
         let made = |job, outcome| self.count(job, outcome, &mut summary.lock().unpoisoned());
         self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;
@@ -384,7 +386,7 @@ impl Repack {
         planned::arrays(&self.root, &self.plan)
     }
 
-    /// The shards of the result that may hold something: which of the arrays, and the position in it.
+    /// Shards of the result that may hold something, by the number of their array.
     pub(in crate::offline) fn planned_shards(&self) -> &[(usize, Vec<u64>)] {
         &self.todo
     }

@@ -56,7 +56,8 @@ fn list(root: &Path, folder: &Path, names: &mut Vec<(String, PathBuf)>) -> Resul
             let reason = format!("has a name that is no UTF-8, or of more than {NAME_BYTES_MAX} bytes");
             return Err(Error::unsupported(path, reason));
         };
-        if path.file_name().is_none_or(|last| last != RECEIPT) {
+        let last = path.file_name().unwrap_or_default().to_string_lossy();
+        if last != RECEIPT && !os::is_partial(&last) {
             names.push((name.to_owned(), path));
         }
     }

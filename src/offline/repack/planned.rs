@@ -1,6 +1,7 @@
 //! A repacking whose shards other processes make: what they have to know of it, and what they leave.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde_json::Value;
@@ -68,7 +69,11 @@ pub(super) fn sweep(folder: &Path) -> Result<()> {
         if path.is_dir() {
             sweep(&path)?;
         } else if os::is_partial(&name) {
-            fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+            match fs::remove_file(&path) {
+                // Whoever made it was at its end.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.map_err(|error| Error::io("remove", &path, error))?,
+            }
         }
     }
     Ok(())

@@ -86,14 +86,18 @@ impl Staging {
     /// [`Error::Exists`] when it is another plan's or another call's.
     pub(in crate::offline) fn join(path: &Path, id: &str) -> Result<()> {
         check_own(path)?;
+        // Of a call that makes the result of what is there, or of another one: neither wants more.
+        let is_closed = || path.join(JOURNAL).exists();
+        if is_closed() {
+            return Err(Error::Locked { path: path.to_path_buf() });
+        }
         if Self::plan(path)?.is_none() {
             let (tree, plan) = (path.join("tree"), path.join(PLAN));
             fs::create_dir_all(&tree).map_err(|error| Error::io("create", &tree, error))?;
-            let is_foreign =
-                path.join(JOURNAL).exists() || look::list(&tree)?.iter().any(|entry| !is_partial_path(entry));
+            let is_foreign = look::list(&tree)?.iter().any(|entry| !is_partial_path(entry));
             let published = put_once(&plan, json!({"version": 1, "plan": id}).to_string().as_bytes())?;
             // Others may have begun since the look for the plan, and an answer that it is not there may be old.
-            if is_foreign && published == Published::Now {
+            if (is_foreign || is_closed()) && published == Published::Now {
                 fs::remove_file(&plan).map_err(|error| Error::io("remove", &plan, error))?;
                 return Err(Error::exists_for_good(path));
             }
@@ -106,6 +110,38 @@ impl Staging {
         }
     }
 
+    /// Removes what a task of the plan `id` has made after the result was there.
+    pub(in crate::offline) fn leave(path: &Path, id: &str) {
+        if !path.join(JOURNAL).exists() && Self::plan(path).is_ok_and(|plan| plan.as_deref() == Some(id)) {
+            let _ = os::remove_folder(path);
+        }
+    }
+
+    /// Holds the folder while its shards are looked at; `None` where there is no folder.
+    pub(in crate::offline) fn hold(path: &Path) -> Result<Option<Lock>> {
+        check_own(path)?;
+        if path.is_dir() { Lock::on_folder(path).map(Some) } else { Ok(None) }
+    }
+
+    /// Lets tasks work in the folder again, where a call that was to make the result was killed. The caller holds it.
+    pub(in crate::offline) fn reopen(path: &Path) -> Result<()> {
+        let journal = path.join(JOURNAL);
+        match fs::remove_file(&journal) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", journal, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a folder that holds the shards of a plan.
+    pub(super) fn refuse_plan(path: &Path) -> Result<()> {
+        match Self::plan(path)? {
+            Some(_) => {
+                Err(Error::Exists { path: path.to_path_buf(), help: "finish or remove what a plan makes there" })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The plan whose tasks work there.
     pub(in crate::offline) fn plan(path: &Path) -> Result<Option<String>> {
         let known = document::read(&path.join(PLAN))?;
@@ -115,6 +151,7 @@ impl Staging {
     /// Makes what tasks have left the work of one call, which goes on from there.
     pub(super) fn adopt(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<()> {
         check_own(path)?;
+        fs::create_dir_all(path).map_err(|error| Error::io("create", path, error))?;
         let text = json!({"version": 1, "synced": sync, "arrays": arrays}).to_string();
         os::put(&path.join(JOURNAL), text.as_bytes())
     }
@@ -122,7 +159,7 @@ impl Staging {
     /// Whether an earlier call has left it.
     pub(super) fn is_left(path: &Path) -> Result<bool> {
         check_own(path)?;
-        Ok(!known(path)?.arrays.is_empty())
+        Ok(!known(path)?.arrays.is_empty() || Self::plan(path)?.is_some())
     }
 
     /// Removes the folder if there is nothing in it: a call was killed in the moment between its last file and itself.
@@ -189,7 +226,8 @@ fn known(path: &Path) -> Result<Journal> {
     let foreign = || Error::exists_for_good(path);
     let Some(journal) = document::read(&path.join(JOURNAL))? else {
         // A call that was killed at its very start leaves no more than an empty tree, at its very end the marker.
-        let is_foreign = path.exists() && look::list(path)?.iter().any(|entry| is_not_empty(entry));
+        let is_foreign =
+            path.exists() && !path.join(PLAN).exists() && look::list(path)?.iter().any(|entry| is_not_empty(entry));
         return if is_foreign { Err(foreign()) } else { Ok(Journal::default()) };
     };
     let arrays = journal.get("arrays").and_then(Value::as_object).cloned().ok_or_else(foreign)?;

@@ -112,8 +112,18 @@ impl FinishTasks {
             let reason = format!("holds the shards of another plan, {other}; finish or remove that first");
             return Err(Error::conflict(staging, reason));
         }
+        let held = Staging::hold(staging)?;
         let receipts = Receipts::read(staging, plan)?;
         let (made, missing) = self.look(&receipts)?;
+        let out = &self.file.header.out;
+        if !missing.is_empty() && out.exists() {
+            // Another call has made it meanwhile.
+            return Ok(TasksSummary { tasks, already_done: true, ..TasksSummary::default() });
+        }
+        if held.is_some() && !missing.is_empty() {
+            Staging::reopen(staging)?;
+        }
+        drop(held);
         let mut summary = TasksSummary { tasks, redone: receipts.redone, ..TasksSummary::default() };
         summary.missing = missing.len() as u64;
         let missing_file = self.file.path.with_extension("missing.jsonl");
@@ -151,8 +161,9 @@ impl FinishTasks {
                     change.target_position(key_in(&task.id, planned.name)).filter(|_| planned.name == task.array);
                 let position = position.ok_or_else(|| Error::format(&self.file.path, "is not what was planned"))?;
                 match MadeShard::is_as(known, change.target(), &position) {
-                    Ok(true) => Ok(Some((*array as usize, outcome_of(known)))),
-                    Ok(false) | Err(Error::Format { .. }) => {
+                    Ok(Some(true)) => Ok(Some((*array as usize, outcome_of(known)))),
+                    Ok(None) => Ok(None),
+                    Ok(Some(false)) | Err(Error::Format { .. }) => {
                         // Of those of a plan, nobody but its tasks has put anything there.
                         let _ = fs::remove_file(change.target_path(&position));
                         Ok(None)

@@ -119,16 +119,16 @@ impl MadeShard {
         Ok(Some((file, chunks, sum)))
     }
 
-    /// Whether the shard at a position is what a receipt says, read as a whole only if it was touched since.
-    pub(super) fn is_as(known: &KnownReceipt, target: &Array, position: &[u64]) -> Result<bool> {
+    /// Whether the shard at a position is what a receipt says, read as a whole only if it was touched since; `None`
+    /// where it is not there.
+    pub(super) fn is_as(known: &KnownReceipt, target: &Array, position: &[u64]) -> Result<Option<bool>> {
         if known.outcome == TaskOutcome::Empty {
-            return Ok(target.open_file(position)?.is_none());
+            return Ok(Some(target.open_file(position)?.is_none()));
         }
-        let Some((file, _, sum)) = Self::index_of(target, position)? else { return Ok(false) };
+        let Some((file, _, sum)) = Self::index_of(target, position)? else { return Ok(None) };
         let (len, time) = file.stamp();
-        Ok(len == known.bytes
-            && sum == known.index_crc32c
-            && (time_text(time) == known.modified || crc32c_of(&file)? == known.crc32c))
+        let is_so = len == known.bytes && sum == known.index_crc32c;
+        Ok(Some(is_so && (time_text(time) == known.modified || crc32c_of(&file)? == known.crc32c)))
     }
 }
 

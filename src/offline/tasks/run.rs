@@ -100,12 +100,23 @@ impl RunTasks {
     /// [`Error::Exists`] where something else is made in place of the result; [`Error::Config`] for a memory that is
     /// too small. Nothing has the task's name then.
     pub fn run(&self, task: TaskName<'_>) -> Result<TaskReceipt> {
-        let start = Instant::now();
         let line = self.file.task(task)?;
-        let plan = &self.file.header.id;
-        if self.file.header.out.exists() {
-            return Ok(TaskReceipt::without_file(plan, &line, TaskOutcome::Finished));
+        let (plan, out) = (&self.file.header.id, &self.file.header.out);
+        let finished = || TaskReceipt::without_file(plan, &line, TaskOutcome::Finished);
+        if out.exists() {
+            return Ok(finished());
         }
+        let made = self.make(&line);
+        // Somebody else may have made the shard, and then the result, while this one slept.
+        if out.exists() {
+            Staging::leave(&self.staging, plan);
+            return Ok(finished());
+        }
+        made
+    }
+
+    fn make(&self, line: &TaskLine) -> Result<TaskReceipt> {
+        let start = Instant::now();
         let array = self.array(&line.array)?;
         let OpenedArray { change, chunks_at_once } = &*array;
         let key = key_in(&line.id, &line.array);
@@ -113,7 +124,7 @@ impl RunTasks {
             Error::format(&self.file.path, format!("names the shard {}, which the result has not", line.id))
         })?;
         self.check_sources(&line.sources)?;
-        Staging::join(&self.staging, plan)?;
+        Staging::join(&self.staging, &self.file.header.id)?;
         let tally = Tally { counters: &self.counters, added: AtomicU64::new(0) };
         let check = || self.check_sources(&line.sources);
         let outcome = match change.checked_shard(&position, *chunks_at_once, &tally, &check)? {
@@ -121,7 +132,7 @@ impl RunTasks {
             ShardOutcome::Found { .. } => TaskOutcome::Found,
             ShardOutcome::Empty => TaskOutcome::Empty,
         };
-        let receipt = self.receipt(&line, outcome, change, &position)?;
+        let receipt = self.receipt(line, outcome, change, &position)?;
         let receipt = TaskReceipt { seconds: start.elapsed().as_secs_f64(), ..receipt };
         self.log.add(&receipt)?;
         Ok(receipt)

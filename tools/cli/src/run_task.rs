@@ -17,7 +17,10 @@ pub(crate) fn run(args: &RunTaskArgs) -> Result<u8, Failure> {
         die_with_parent()?;
     }
     let options = TaskOptions { workers: args.workers, memory_bytes: args.memory };
-    let tasks = RunTasks::open(&args.tasks, &options)?;
+    let tasks = match RunTasks::open(&args.tasks, &options) {
+        Ok(tasks) => tasks,
+        Err(error) => return told(args, Err(error)),
+    };
     let run = |name| interrupt::stopping(|| tasks.stop(), || tasks.run(name));
     if let Some(id) = &args.id {
         return told(args, run(TaskName::Id(id)));
