@@ -334,19 +334,6 @@ fn wrong_orders_are_refused() {
     says(start(other), "/chunk_shape/2 is 8, and by this one 16");
     let other = Config { record_fields: Vec::new(), ..of(&config, part(0, 4)) };
     says(start(other), "the run has a record field laser, which this configuration does not have");
-    // What would have to be put together, or has no place.
-    let in_parts = |config: &Config, of, by| create_parts(folder.path().join("no.zarr"), config.clone(), of, by);
-    says(in_parts(&config, 0, PartBy::Time).unwrap_err(), "1 to 4096 parts");
-    says(in_parts(&config, 19, PartBy::Time).unwrap_err(), "have 18 rows, so at most 18 parts are possible");
-    says(in_parts(&config, 5, PartBy::Frame).unwrap_err(), "at most 4 parts are possible");
-    let pyramid = Config { pyramid: Some(Downsampling::default()), ..config.clone() };
-    says(in_parts(&pyramid, 2, PartBy::Time).unwrap_err(), "can't have pyramid");
-    let order = Config { acquisition_order: vec!["c".into(), "t".into()], ..config.clone() };
-    says(in_parts(&order, 2, PartBy::Time).unwrap_err(), "t, the first dimension, is not the slowest to arrive");
-    says(in_parts(&of(&config, part(0, 4)), 4, PartBy::Time).unwrap_err(), "each process gives its own part");
-    let file = create_parts(folder.path().join("no.ozx"), config.clone(), 2, PartBy::Time).unwrap_err();
-    says(file, "which one process writes");
-    assert!(!folder.path().join("no.zarr").exists());
     // A part of another run.
     let elsewhere = folder.path().join("other.zarr");
     create_parts(&elsewhere, config.clone(), 4, PartBy::Time).unwrap();
@@ -373,6 +360,26 @@ fn wrong_orders_are_refused() {
     finished(&path);
     says(start(of(&again, part(2, 4))), "was finished");
     assert_equal(&path, &single(&folder.path().join("again"), &config, 140));
+}
+
+/// What would have to be put together, or has no place.
+#[test]
+fn what_can_not_be_in_parts_is_refused() {
+    let (folder, config) = (tempfile::tempdir().unwrap(), config(Some(70)));
+    let says = |error: Error, words: &str| assert!(error.to_string().contains(words), "{error}: {words}");
+    let part = Some(Part { index: 0, of: 4, by: PartBy::Time });
+    let in_parts = |config: &Config, of, by| create_parts(folder.path().join("no.zarr"), config.clone(), of, by);
+    says(in_parts(&config, 0, PartBy::Time).unwrap_err(), "1 to 4096 parts");
+    says(in_parts(&config, 19, PartBy::Time).unwrap_err(), "have 18 rows, so at most 18 parts are possible");
+    says(in_parts(&config, 5, PartBy::Frame).unwrap_err(), "at most 4 parts are possible");
+    let pyramid = Config { pyramid: Some(Downsampling::default()), ..config.clone() };
+    says(in_parts(&pyramid, 2, PartBy::Time).unwrap_err(), "can't have pyramid");
+    let order = Config { acquisition_order: vec!["c".into(), "t".into()], ..config.clone() };
+    says(in_parts(&order, 2, PartBy::Time).unwrap_err(), "t, the first dimension, is not the slowest to arrive");
+    says(in_parts(&of(&config, part), 4, PartBy::Time).unwrap_err(), "each process gives its own part");
+    let file = create_parts(folder.path().join("no.ozx"), config.clone(), 2, PartBy::Time).unwrap_err();
+    says(file, "which one process writes");
+    assert!(!folder.path().join("no.zarr").exists());
 }
 
 /// A finish that was stopped after any of its steps is finished by another call.
