@@ -139,8 +139,9 @@ fn take_attributes(attributes: &mut Map<String, Value>, said: &Said, notes: &mut
         }
         if key == OME {
             let channels = value.get("omero").filter(|_| index == 0);
-            if let (Some(channels), Some(ome)) = (channels, attributes.get_mut(OME)) {
-                ome["omero"] = channels.clone();
+            let ome = attributes.get_mut(OME).and_then(Value::as_object_mut);
+            if let (Some(channels), Some(ome)) = (channels, ome) {
+                ome.insert("omero".to_owned(), channels.clone());
             }
             continue;
         }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::format::part::PARTS;
 use crate::format::zarr3;
-use crate::fs::{Lock, links, remove_folder};
+use crate::fs::{Lock, links, look, remove_folder};
 use crate::offline::progress::{Progress, ProgressCounters, controls};
 use crate::offline::ranges::Ranges;
 use crate::sync::Unpoisoned;
@@ -167,7 +167,13 @@ impl FinishParts {
     /// Removes parts of which everything is in the run, and their group when none is left.
     fn remove(&self, parts: &[&FoundPart]) -> Result<()> {
         let group = self.root.join(PARTS);
-        parts.iter().try_for_each(|part| remove_folder(&part.folder))?;
+        for part in parts {
+            // By its document, a call that goes on from here knows what is left of it.
+            for folder in look::list(&part.folder)?.iter().filter(|path| path.is_dir()) {
+                remove_folder(folder)?;
+            }
+            remove_folder(&part.folder)?;
+        }
         let others = std::fs::read_dir(&group).into_iter().flatten().flatten();
         if others.filter(|entry| entry.file_name() != zarr3::DOCUMENT).count() == 0 {
             remove_folder(&group)?;
