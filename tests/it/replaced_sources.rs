@@ -13,6 +13,11 @@ use shardwright::{Acquisition, Codec, Compressor, Config, Error};
 
 const FRAMES: u64 = 9;
 
+/// One worker, so that the chunks of every recording follow each other in the same order.
+fn config() -> Config {
+    Config { workers: 1, ..movie_config() }
+}
+
 /// A movie of nine frames, and another one of the same kind at its side.
 struct Two {
     folder: tempfile::TempDir,
@@ -23,7 +28,7 @@ impl Two {
     fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let movie = folder.path().join(name);
-        finished(&movie, &movie_config(), &(0..FRAMES).collect::<Vec<_>>());
+        finished(&movie, &config(), &(0..FRAMES).collect::<Vec<_>>());
         Self { folder, movie }
     }
 
@@ -36,7 +41,7 @@ impl Two {
     fn replace(&self) {
         let is_archive = self.movie.is_file();
         let path = if is_archive { self.out("other.ozx") } else { self.movie.clone() };
-        let config = Config { overwrite: true, ..movie_config() };
+        let config = Config { overwrite: true, ..config() };
         let acquisition = Acquisition::create(&path, config.clone()).unwrap();
         (0..FRAMES).for_each(|number| commit(&acquisition, &config, number));
         acquisition.finish().unwrap();

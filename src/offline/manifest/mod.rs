@@ -167,9 +167,9 @@ impl WriteManifest {
     pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         Lock::look_around(dataset.as_ref())?;
         Lock::look_below(dataset.as_ref())?;
-        refuse_unfinished_parts(dataset.as_ref())?;
         let manifest = Self::by_its_writer(dataset.as_ref(), out, options)?;
         links::enter(&manifest.root);
+        refuse_unfinished_parts(&manifest.root)?;
         nodes(&manifest.root)?;
         Ok(manifest)
     }

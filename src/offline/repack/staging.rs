@@ -144,6 +144,7 @@ impl Staging {
 
     /// The plan whose tasks work there.
     pub(in crate::offline) fn plan(path: &Path) -> Result<Option<String>> {
+        check_own(path)?;
         let known = document::read(&path.join(PLAN))?;
         Ok(known.and_then(|known| known.get("plan")?.as_str().map(str::to_owned)))
     }
