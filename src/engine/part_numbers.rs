@@ -14,7 +14,10 @@ impl Shared {
 
     /// The same of ranges.
     pub(crate) fn told_ranges(&self, own: Vec<Range<u64>>) -> Vec<Range<u64>> {
-        self.part.map_or_else(|| own.clone(), |part| part.ranges(&own))
+        match self.part {
+            Some(part) => part.ranges(&own),
+            None => own,
+        }
     }
 
     /// The engine's number of a frame.

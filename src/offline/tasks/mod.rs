@@ -2,8 +2,8 @@
 //! makes the result of them.
 //!
 //! There is no scheduler here. A task is a line of JSON and may be run twice: what it makes follows from its line and
-//! from the files that this names, and is published once, by a link that never replaces anything. What dies leaves a
-//! file that nobody looks at, and that the last call removes.
+//! from the files that this names, and is published once, by a link, which never replaces anything. What dies
+//! leaves a file that nobody looks at, and that the last call removes.
 
 mod file;
 mod finish;

@@ -15,6 +15,10 @@ pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
     if args.tasks.is_dir() {
         return parts::finish(args);
     }
+    if args.incomplete {
+        let reason = "--incomplete is for a run in parts; tasks whose shards are missing can be run again";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
     let in_the_way = |error: Error| match error {
         Error::Exists { path, .. } => Failure::exists_or_work(&path, "it is not what the tasks make; remove it"),
         error => error.into(),
