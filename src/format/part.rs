@@ -222,7 +222,7 @@ mod tests {
     fn a_band_has_every_frame() {
         let part = map(1, PartBy::Frame);
         assert_eq!((part.frame(17), part.own_frame(17), part.frames_below(9)), (Some(17), Ok(17), 9));
-        assert_eq!(part.ranges(&[3..40]), [Range { start: 3, end: 40 }]);
+        assert_eq!(part.ranges(&[Range { start: 3, end: 40 }]), [Range { start: 3, end: 40 }]);
     }
 
     #[test]

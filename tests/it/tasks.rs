@@ -358,7 +358,7 @@ fn where_the_result_is_being_made_neither_tasks_nor_another_repack_work() {
     // A shard that has gone since can be made again once the end has said so.
     let id = tasks_of(&tasks)[1]["id"].as_str().unwrap().to_owned();
     fs::remove_file(staging.join("tree").join(&id)).unwrap();
-    assert_eq!(finish(&tasks).missing_ids, [id.clone()]);
+    assert_eq!(finish(&tasks).missing_ids, std::slice::from_ref(&id));
     runner(&tasks).run(TaskName::Id(&id)).unwrap();
     assert_eq!(finish(&tasks).missing, 0);
     assert_eq!(checked(&out).unwrap().damage, 0);
