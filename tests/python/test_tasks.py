@@ -69,7 +69,7 @@ def test_a_process_that_was_stopped_goes_on_after_its_task_was_redone(command, t
 
 
 def test_processes_that_are_killed(command, tool, plan, tmp_path):
-    draw, kills = random.Random(3), int(os.environ.get("SHARDWRIGHT_KILLS", 10))
+    draw, kills = random.Random(3), int(os.environ.get("SHARDWRIGHT_KILLS", 6))
     for _ in range(kills):
         call = [command, "run-task", plan, "--range", f"0:{FRAMES}"]
         processes = [subprocess.Popen(call, stdout=subprocess.DEVNULL) for _ in range(2)]
