@@ -77,8 +77,14 @@ impl PartMap {
 
     /// The number that one of the part's frames has in the run.
     pub(crate) fn frame(&self, own: u64) -> Option<u64> {
-        let ((parts, index), row) = (self.turn(), self.row_frames);
-        (own / row).checked_mul(parts)?.checked_add(index)?.checked_mul(row)?.checked_add(own % row)
+        let row_frames = self.row_frames;
+        self.row(own / row_frames)?.checked_mul(row_frames)?.checked_add(own % row_frames)
+    }
+
+    /// The number that one of the part's rows of shards has in the run.
+    pub(crate) fn row(&self, own: u64) -> Option<u64> {
+        let (parts, index) = self.turn();
+        own.checked_mul(parts)?.checked_add(index)
     }
 
     /// The part's number of a frame of the run, or the part that has it.
@@ -124,11 +130,10 @@ impl PartMap {
 
     /// The number that one of the part's shards has in the run.
     pub(crate) fn shard(&self, own: u64) -> Option<u64> {
-        let (parts, index) = self.turn();
         let [rows, columns] = self.shards;
         let (cell, across) = (own / (rows * columns), own % (rows * columns));
         let (row, in_row) = (cell / self.row_cells, cell % self.row_cells);
-        let cell = row.checked_mul(parts)?.checked_add(index)?.checked_mul(self.row_cells)?.checked_add(in_row)?;
+        let cell = self.row(row)?.checked_mul(self.row_cells)?.checked_add(in_row)?;
         let [y, x] = [across / columns + self.first[0], across % columns + self.first[1]];
         cell.checked_mul(self.grid[0])?.checked_add(y)?.checked_mul(self.grid[1])?.checked_add(x)
     }

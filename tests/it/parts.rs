@@ -416,3 +416,64 @@ fn a_finish_that_was_stopped_goes_on() {
         assert_eq!(finished(&path).notes, ["was finished before"]);
     }
 }
+
+#[test]
+fn a_finish_that_is_refused_leaves_the_run_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, config) = (folder.path().join("run.zarr"), config(None));
+    create_parts(&path, config.clone(), 2, PartBy::Time).unwrap();
+    for index in 0..2 {
+        write(&path, &config, Some(Part { index, of: 2, by: PartBy::Time }), &numbers(60)).finish().unwrap();
+    }
+    let finish = FinishParts::new(&path, &FinishPartsOptions::default()).unwrap();
+    // Somebody begins with a part between the first look and the last one.
+    let lock = fs::File::create(path.join("parts/1/.shardwright.lock")).unwrap();
+    lock.lock().unwrap();
+    assert!(matches!(finish.run(), Err(Error::Locked { .. })));
+    assert_eq!(document(&path)["attributes"]["shardwright"]["parts"].get("finishing"), None);
+    drop((finish, lock));
+    let replaced = Config { overwrite: true, ..config.clone() };
+    let part = Some(Part { index: 1, of: 2, by: PartBy::Time });
+    write(&path, &replaced, part, &numbers(60)).finish().unwrap();
+    finished(&path);
+    assert_equal(&path, &single(folder.path(), &config, 60));
+}
+
+#[test]
+fn a_part_that_says_that_it_has_any_number_of_frames_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, config) = (folder.path().join("run.zarr"), config(None));
+    create_parts(&path, config.clone(), 2, PartBy::Time).unwrap();
+    for index in 0..2 {
+        write(&path, &config, Some(Part { index, of: 2, by: PartBy::Time }), &numbers(60)).finish().unwrap();
+    }
+    let part = path.join("parts/1");
+    let mut said = document(&part);
+    said["attributes"]["shardwright"]["frames"] = (1_u64 << 50).into();
+    fs::write(part.join("zarr.json"), serde_json::to_vec(&said).unwrap()).unwrap();
+    let told = refusal(&path);
+    assert!(matches!(told, Error::Format { .. }), "{told}");
+    assert!(told.to_string().contains("says that it has 1125899906842624 frames, and its records end at"), "{told}");
+}
+
+#[test]
+fn shards_that_a_part_could_not_account_for_are_named_in_the_run() {
+    for (by, key) in [(PartBy::Time, "c/3/0/1/2"), (PartBy::Frame, "c/1/0/1/4")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, config) = (folder.path().join("run.zarr"), config(None));
+        create_parts(&path, config.clone(), 2, by).unwrap();
+        for index in 0..2 {
+            write(&path, &config, Some(Part { index, of: 2, by }), &numbers(60)).finish().unwrap();
+        }
+        let part = path.join("parts/1");
+        let mut said = document(&part);
+        let own = &mut said["attributes"]["shardwright"];
+        own["complete"] = false.into();
+        own["recovered"] = true.into();
+        own["damaged_shards"] = vec!["c/1/0/1/2"].into();
+        fs::write(part.join("zarr.json"), serde_json::to_vec(&said).unwrap()).unwrap();
+        let told = finished(&path);
+        assert_eq!(document(&path)["attributes"]["shardwright"]["damaged_shards"], serde_json::json!([key]));
+        assert!(told.notes.iter().any(|note| note.ends_with(&format!("{key:?}"))), "{:?}", told.notes);
+    }
+}

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::part::{FoundPart, Said};
 use super::run::Run;
+use super::shards::key_in_run;
 use crate::config::PartBy;
 use crate::error::{Error, Result};
 use crate::format;
@@ -15,7 +16,7 @@ use crate::format::provenance::{ATTRIBUTE, Ending, MISSING_RANGES_MAX, OME, Prov
 use crate::format::zarr3;
 use crate::offline::ranges::Ranges;
 use crate::offline::repack::documents::change;
-use crate::words::quoted;
+use crate::words::{quoted, quoted_list};
 
 /// What all parts came to.
 pub(super) struct Finished {
@@ -84,16 +85,11 @@ fn missing_by_time(found: &[FoundPart], frames: u64) -> Result<Ranges> {
     Ok(Ranges::new(missing))
 }
 
-/// Says that the parts are being put together.
+/// Says of a run whether its parts are being put together.
 pub(super) fn mark(root: &Path, parts: Parts) -> Result<()> {
-    edit(root, |own| own.set_parts(&Parts { finishing: true, ..parts }))
-}
-
-fn edit(root: &Path, edit: impl FnOnce(&mut ProvenanceMut)) -> Result<()> {
     let file = root.join(zarr3::DOCUMENT);
     change(&file, |document| {
-        let mut own = ProvenanceMut::at(document, "/attributes").ok_or_else(|| Error::changed(&file))?;
-        edit(&mut own);
+        ProvenanceMut::at(document, "/attributes").ok_or_else(|| Error::changed(&file))?.set_parts(&parts);
         Ok(())
     })?;
     Ok(())
@@ -103,14 +99,15 @@ fn edit(root: &Path, edit: impl FnOnce(&mut ProvenanceMut)) -> Result<()> {
 /// of attributes.
 pub(super) fn write(root: &Path, run: &Run, ended: &[&FoundPart], finished: &Finished) -> Result<Vec<String>> {
     let said: Vec<&Said> = ended.iter().filter_map(|part| part.said.as_ref()).collect();
-    let damaged = said.iter().any(|said| !said.own.damaged_shards.is_empty());
+    let damaged = damaged_shards(&said);
     change(run.array.document(), |document| {
         format::set_shape(run.array.layout(), document, &finished.shape);
         Ok(())
     })?;
     let mut notes = Vec::new();
-    if damaged {
-        notes.push("a part has shards in which its recovery found bytes that it could not account for".to_owned());
+    if !damaged.is_empty() {
+        let shards = quoted_list(&damaged);
+        notes.push(format!("the recovery of a part found bytes that it could not account for in {shards}"));
     }
     let file = root.join(zarr3::DOCUMENT);
     change(&file, |document| {
@@ -122,12 +119,23 @@ pub(super) fn write(root: &Path, run: &Run, ended: &[&FoundPart], finished: &Fin
         let ending = Ending { chunks: finished.chunks, frames_missing, missing, error: None };
         match finished.is_whole {
             true => own.complete(finished.frames, &ending),
-            false => own.recover(finished.frames, &ending, &[]),
+            false => own.recover(finished.frames, &ending, &damaged),
         }
         own.set_parts(&Parts { finishing: false, ..run.parts });
         Ok(())
     })?;
     Ok(notes)
+}
+
+/// Shards, as they are named in the run, in which a part's recovery found bytes that it could not account for.
+fn damaged_shards(said: &[&Said]) -> Vec<String> {
+    let of = |said: &&Said| {
+        let map = said.map;
+        said.own.damaged_shards.iter().filter_map(move |key| key_in_run(&map, key)).collect::<Vec<_>>()
+    };
+    let mut shards: Vec<_> = said.iter().flat_map(of).collect();
+    shards.sort();
+    shards
 }
 
 /// Takes over what a part's caller said of the image, and the windows that its first frames gave the channels.

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::format::part::PARTS;
+use crate::format::part::{PARTS, Parts};
 use crate::format::zarr3;
 use crate::fs::{Lock, links, look, remove_folder};
 use crate::offline::progress::{Progress, ProgressCounters, controls};
@@ -130,11 +130,7 @@ impl FinishParts {
             return self.tidy(&run, &found);
         }
         run.refuse_lacking(self.options.incomplete, &found)?;
-        // A part that begins takes its lock, and then looks for this.
-        documents::mark(&self.root, run.parts)?;
-        Lock::look_below(&self.root)?;
-        let found = find(&self.root, &run.own, run.parts)?;
-        run.refuse_lacking(self.options.incomplete, &found)?;
+        let found = self.close(&run)?;
         let ended: Vec<&FoundPart> = found.iter().filter(|part| part.is_ended()).collect();
         let finished = Finished::new(&run, &found)?;
         self.counters.begin(finished.frames);
@@ -146,6 +142,22 @@ impl FinishParts {
         let notes = documents::write(&self.root, &run, &ended, &finished)?;
         self.remove(&ended)?;
         Ok(told(&finished, &found, notes))
+    }
+
+    /// Lets no part begin any more, and looks at all of them for the last time. Where one has begun meanwhile, the run
+    /// stays as it is.
+    fn close(&self, run: &Run) -> Result<Vec<FoundPart>> {
+        // A part that begins takes its lock, and then looks for this.
+        documents::mark(&self.root, Parts { finishing: true, ..run.parts })?;
+        let look = || {
+            Lock::look_below(&self.root)?;
+            let found = find(&self.root, &run.own, run.parts)?;
+            run.refuse_lacking(self.options.incomplete, &found).map(|()| found)
+        };
+        look().inspect_err(|_| {
+            // Shards that an earlier call has moved stay those of a run that is closed.
+            let _ = documents::mark(&self.root, run.parts);
+        })
     }
 
     /// Of a run that is finished: removes what a call that was killed at its very end has left.

@@ -19,6 +19,8 @@ use crate::record::NO_FRAME;
 
 /// Numbers that are read at a time.
 const NUMBERS_AT_ONCE: u64 = 1 << 16;
+/// Of a run that was stopped, the last frames may have no records.
+const FRAMES_WITHOUT_RECORDS_MAX: u64 = 1 << 24;
 
 /// How a part of a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +97,7 @@ impl FoundPart {
         }
         if !run.complete && !run.recovered {
             check_array(root, &folder)?;
+            check_end(&folder, own.frames.unwrap_or(0))?;
         }
         let state = match (own.complete, own.recovered) {
             (true, _) => PartState::Complete,
@@ -164,6 +167,18 @@ pub(super) fn read(array: Option<&Array>, frames: Range<u64>) -> Result<Vec<u8>>
         array.read_region(&[frames.start], &[count], &mut bytes)?;
     }
     Ok(bytes)
+}
+
+/// Refuses a part that says of more frames that they came than its records have room for, by far: each is looked for.
+fn check_end(folder: &Path, end: u64) -> Result<()> {
+    let Some(numbers) = Array::open_exactly(&folder.join(FRAME_NUMBERS))? else { return Ok(()) };
+    let blocks = numbers.files()?.iter().filter_map(|(_, at)| at.first()?.checked_add(1)).max().unwrap_or(0);
+    let room = blocks.saturating_mul(numbers.chunk_shape().first().copied().unwrap_or(0));
+    if end > room.saturating_add(FRAMES_WITHOUT_RECORDS_MAX) {
+        let reason = format!("says that it has {end} frames, and its records end at {room}");
+        return Err(Error::format(folder, reason));
+    }
+    Ok(())
 }
 
 /// Refuses a part whose chunks are not those of the run.

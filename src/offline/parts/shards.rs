@@ -39,8 +39,7 @@ impl Moves<'_> {
     fn rows(&mut self, from: &Path, to: &Path, map: &PartMap) -> Result<()> {
         for (name, path) in entries(from)? {
             let row = name.parse::<u64>().ok().filter(|row| row.to_string() == name);
-            let of_run = row.and_then(|row| row.checked_mul(map.of.into())?.checked_add(map.index.into()));
-            let Some(of_run) = of_run else { return Err(stranger(&path)) };
+            let Some(of_run) = row.and_then(|row| map.row(row)) else { return Err(stranger(&path)) };
             self.one(&path, &to.join(of_run.to_string()))?;
         }
         Ok(())
@@ -53,15 +52,8 @@ impl Moves<'_> {
                 continue;
             }
             let key = path.strip_prefix(array).unwrap_or(&path).to_string_lossy().into_owned();
-            let dims = key.split('/').count() - 1;
-            let keys = KeyEncoding::of_writer(Prefix::Part);
-            let moved = keys.position(&key, dims).and_then(|mut position| {
-                let [.., y, x] = &mut position[..] else { return None };
-                (*y, *x) = (y.checked_add(map.first[0])?, x.checked_add(map.first[1])?);
-                Some(position)
-            });
-            let Some(position) = moved else { return Err(stranger(&path)) };
-            self.one(&path, &to.join(keys.key(&position)))?;
+            let Some(key) = key_in_run(map, &key) else { return Err(stranger(&path)) };
+            self.one(&path, &to.join(key))?;
         }
         Ok(())
     }
@@ -90,6 +82,18 @@ impl Moves<'_> {
     fn settle(self) -> Result<()> {
         self.changed.iter().try_for_each(|folder| sync_folder(folder).map_err(|error| Error::io("sync", folder, error)))
     }
+}
+
+/// The key that a part's shard has in the array of the run.
+pub(super) fn key_in_run(map: &PartMap, key: &str) -> Option<String> {
+    let keys = KeyEncoding::of_writer(Prefix::Part);
+    let mut position = keys.position(key, key.split('/').count() - 1)?;
+    match &mut position[..] {
+        [row, ..] if map.by == PartBy::Time => *row = map.row(*row)?,
+        [.., y, x] => (*y, *x) = (y.checked_add(map.first[0])?, x.checked_add(map.first[1])?),
+        _ => return None,
+    }
+    Some(keys.key(&position))
 }
 
 fn stranger(path: &Path) -> Error {
