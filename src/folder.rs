@@ -159,6 +159,11 @@ impl Folder {
         &self.held.file
     }
 
+    /// Adds a line to the lock file, for whoever looks at the folder from outside. Best effort: nothing depends on it.
+    pub(crate) fn note(&self, line: &str) {
+        self.lock.iter().for_each(|lock| drop(lock.note(line)));
+    }
+
     /// Ends the work on the folder. What nobody filled disappears, and what it was to replace comes back.
     pub(crate) fn leave(&mut self, keep: bool) {
         let path = self.held.path.clone();

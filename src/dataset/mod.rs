@@ -120,6 +120,13 @@ impl Root {
         self.uuid = uuid;
     }
 
+    /// A shard is whole: who moves data elsewhere while the run goes on may take it. An archive is moved as one file.
+    pub(crate) fn note_closed(&self, key: &str) {
+        if let Location::Folder(folder) = &self.location {
+            folder.note(key);
+        }
+    }
+
     /// A run ended because a shard found no room: that of other images shall not take what is left for the documents.
     pub(crate) fn note_full(&self, error: &Error) {
         if let Error::Io { source, .. } = error {

@@ -48,7 +48,7 @@ impl ClosingCells {
         let synced = cells.first().filter(|_| can_together).and_then(|(of, _)| of.image.storage().sync_all());
         if synced.is_none_or(|synced| synced.is_err()) {
             are_closed(cells.into_iter().map(|(of, cell)| {
-                of.caught_closing(|| close_cell(&of.engine, &cell));
+                of.caught_closing(|| close_cell(&of, &cell));
                 of
             }));
             return;
@@ -61,7 +61,7 @@ impl ClosingCells {
         drop(shards);
         for (of, cell) in &cells {
             let closed: Vec<_> = closed.by_ref().take(cell.shards.len()).map(|closed| (closed, took)).collect();
-            of.caught_closing(|| settle_cell(&of.engine, cell, closed.into_iter()));
+            of.caught_closing(|| settle_cell(of, cell, closed.into_iter()));
         }
         // Its files are closed before anybody hears that it is.
         are_closed(cells.into_iter().map(|(of, _)| of));
@@ -155,17 +155,17 @@ fn tell_of(engine: &Engine, key: &str) {
     }
 }
 
-fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {
+fn close_cell(of: &Served, cell: &Arc<ShardCell>) {
     let close = |shard: &Shard| {
         let start = Instant::now();
         (caught(|| shard.close()), start.elapsed())
     };
-    settle_cell(engine, cell, cell.shards.iter().map(close));
+    settle_cell(of, cell, cell.shards.iter().map(close));
 }
 
 /// Tells what became of a cell's shards, and how long each took.
-fn settle_cell(engine: &Engine, cell: &Arc<ShardCell>, closed: impl Iterator<Item = (Result<Closed>, Duration)>) {
-    let mut whole = true;
+fn settle_cell(of: &Served, cell: &Arc<ShardCell>, closed: impl Iterator<Item = (Result<Closed>, Duration)>) {
+    let (engine, mut whole) = (&*of.engine, true);
     for (shard, (closed, took)) in cell.shards.iter().zip(closed) {
         match closed {
             Ok(closed) if closed.chunks > 0 => {
@@ -173,6 +173,7 @@ fn settle_cell(engine: &Engine, cell: &Arc<ShardCell>, closed: impl Iterator<Ite
                 logged(|| tracing::debug!(shard = key, chunks, bytes, seconds = took.as_secs_f64(), "closed"));
                 engine.counters.shards_closed.fetch_add(1, Relaxed);
                 engine.counters.chunks_written.fetch_add(closed.provisional, Relaxed);
+                of.image.root().note_closed(&shard.key);
                 tell_of(engine, &shard.key);
                 engine.ring.watchers.tell(event::SHARD_CLOSED);
             }

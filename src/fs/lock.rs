@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -176,6 +177,12 @@ impl Lock {
         let file = open_folder(folder).map_err(|error| Error::io("open the folder", folder, error))?;
         hold(&file, true, folder)?;
         Ok(Self::held(folder.to_path_buf(), file, true))
+    }
+
+    /// Adds a line to the lock file, for others to read. They may be there from a holder that was killed, too.
+    pub(crate) fn note(&self, line: &str) -> io::Result<()> {
+        let end = self.file.metadata()?.len();
+        self.file.write_all_at(format!("{line}\n").as_bytes(), end)
     }
 
     fn held(path: PathBuf, file: File, is_shared: bool) -> Self {

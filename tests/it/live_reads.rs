@@ -1,6 +1,9 @@
 //! Frames that are read while their run goes on: from the ring, from open and from closed shards.
 
-use std::sync::Arc;
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::common::frame;
 use shardwright::{
@@ -164,4 +167,31 @@ fn frames_in_shards_that_are_closed_for_a_while_are_read() {
         }
         images.into_iter().for_each(|image| drop(image.finish().unwrap()));
     }
+}
+
+#[test]
+fn shards_that_are_closed_are_listed_in_the_lock_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let run = Acquisition::create(&path, config(1, Compressor::None)).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let keys = told.clone();
+    run.on_shard_closed(move |key| keys.lock().unwrap().push(key.to_owned())).unwrap();
+    // Two rows of shards and a part of a third: of each of two channels, two side by side.
+    for number in 0..18 {
+        let mut loan = run.acquire().unwrap();
+        loan.copy_from_slice(&frame(number, BYTES));
+        loan.commit(number, Record::default()).unwrap();
+    }
+    let wait = Instant::now();
+    while told.lock().unwrap().len() < 8 {
+        assert!(wait.elapsed() < Duration::from_secs(20), "{:?}", run.stats());
+        thread::sleep(Duration::from_millis(5));
+    }
+    let lock = path.join(".shardwright.lock");
+    let listed: Vec<_> = fs::read_to_string(&lock).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(listed, *told.lock().unwrap());
+    assert!(listed.iter().all(|key| path.join(key).is_file()), "{listed:?}");
+    run.finish().unwrap();
+    assert!(!lock.exists());
 }
