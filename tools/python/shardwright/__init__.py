@@ -12,7 +12,7 @@
 ``create`` starts a run; ``Acquisition`` has ``append`` for pixels that are somewhere else, and ``acquire`` for buffers
 that the camera fills in place. ``verify``, ``recover``, ``repack``, ``export``, ``manifest`` and ``pyramid`` are for
 afterwards. ``plan_repack``, ``RunTasks`` and ``finish_tasks`` divide the work among machines, and ``shardwright.dask``
-does so on a cluster.
+does so on a cluster. ``create_parts`` and ``finish_parts`` are for a run that several processes write.
 """
 
 from pathlib import Path as _Path
@@ -53,6 +53,7 @@ from shardwright._offline import (
     repack,
     verify,
 )
+from shardwright._parts import create_parts, finish_parts
 from shardwright._plate import Plate, PlateAcquisition, plate
 from shardwright._summary import Latency, Level, Stats, Summary
 from shardwright._tasks import RunTasks, finish_tasks, plan_repack
@@ -96,9 +97,11 @@ __all__ = [
     "codec",
     "create",
     "create_dataset",
+    "create_parts",
     "dim",
     "drain_log",
     "export",
+    "finish_parts",
     "finish_tasks",
     "gzip",
     "info",

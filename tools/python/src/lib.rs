@@ -24,6 +24,7 @@ mod geometry;
 mod lease;
 mod log;
 mod offline;
+mod parts;
 mod pixels;
 mod records;
 mod running;
@@ -49,6 +50,8 @@ mod _core {
     use super::log::take_log;
     #[pymodule_export]
     use super::offline::{info, manifest, pyramid, recover, repack, verify};
+    #[pymodule_export]
+    use super::parts::{create_parts, finish_parts};
     #[pymodule_export]
     use super::tasks::{RunTasks, finish_tasks, plan_repack};
 

@@ -50,7 +50,8 @@ operation!(
     offline::Repack,
     offline::Pyramid,
     offline::WriteManifest,
-    offline::FinishTasks
+    offline::FinishTasks,
+    offline::FinishParts
 );
 
 /// Runs an operation to its end, or stops it at a signal and waits until it has stopped.
@@ -67,11 +68,11 @@ pub(crate) fn done(py: Python<'_>, operation: impl Operation, progress: Option<&
     outcome?.or_raise(py)
 }
 
-fn options<T: for<'de> Deserialize<'de>>(py: Python<'_>, text: &str) -> PyResult<T> {
+pub(crate) fn options<T: for<'de> Deserialize<'de>>(py: Python<'_>, text: &str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| raised(py, "ConfigError", error.to_string()))
 }
 
-fn chosen<T: std::str::FromStr<Err = Error>>(py: Python<'_>, name: &str) -> PyResult<T> {
+pub(crate) fn chosen<T: std::str::FromStr<Err = Error>>(py: Python<'_>, name: &str) -> PyResult<T> {
     name.parse().or_raise(py)
 }
 
