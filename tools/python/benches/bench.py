@@ -15,6 +15,7 @@ import argparse
 import functools
 import json
 import math
+import os
 import platform
 import shutil
 import statistics
@@ -35,6 +36,10 @@ import shardwright as sw
 Loop = Callable[[Path, int, int], float]
 #: Edges of frames and their number where acquire-zarr is the rival.
 RIVAL_CASES = ((64, 1_000_000), (512, 4_000), (2048, 256))
+#: What it is asked for: a codec, and whether levels of half the size are made of frames that are large enough.
+RIVAL_WAYS = (("none", False), ("blosc-lz4", False), ("blosc-zstd", False), ("none", True), ("blosc-zstd", True))
+#: Bytes of a chunk, and of what a bare program writes at a time.
+CHUNK_BYTES = 1 << 19
 
 
 def config(edge: int, **more: Any) -> dict[str, Any]:
@@ -73,7 +78,40 @@ def loans(path: Path, edge: int, frames: int) -> float:
     return time.perf_counter() - start
 
 
-def stream(package: str, codec: str, threads: int) -> Loop:
+def bare(copies: bool) -> Loop:
+    """A thread for each core that writes as many bytes to a file, or copies them into a ring before.
+
+    No writer can do with less than the latter, if its caller goes on with the next frame.
+    """
+
+    def run(path: Path, edge: int, frames: int) -> float:
+        cores, pixels = len(os.sched_getaffinity(0)), images(edge).reshape(-1).view("u1")[:CHUNK_BYTES]
+        rings = [np.ones((1 << 30) // cores, dtype="u1") for _ in range(cores if copies else 0)]
+        path.mkdir()
+
+        def write(number: int) -> None:
+            descriptor = os.open(path / str(number), os.O_WRONLY | os.O_CREAT)
+            for at in range(0, frames * edge * edge * 2 // cores, pixels.size):
+                source = pixels
+                if copies:
+                    ring, start = rings[number], at % rings[number].size
+                    source = ring[start : start + pixels.size]
+                    np.copyto(source, pixels)
+                os.pwrite(descriptor, source, at)
+            os.close(descriptor)
+
+        threads = [threading.Thread(target=write, args=[number]) for number in range(cores)]
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return time.perf_counter() - start
+
+    return run
+
+
+def stream(package: str, codec: str, levels: bool, threads: int) -> Loop:
     """acquire-zarr's own loop, by it or by what stands in for it. `threads`: 0 leaves the number to it."""
 
     def run(path: Path, edge: int, frames: int) -> float:
@@ -82,7 +120,7 @@ def stream(package: str, codec: str, threads: int) -> Loop:
         aqz = importlib.import_module(package)
         kinds, chunk = aqz.DimensionType, min(edge, 512)
         # Chunks of half a megabyte, for both.
-        deep = max(1, (1 << 18) // chunk**2)
+        deep = max(1, CHUNK_BYTES // 2 // chunk**2)
         dims = [("t", kinds.TIME, 0, deep, 16)]
         dims += [(name, kinds.SPACE, edge, chunk, edge // chunk) for name in "yx"]
         array = aqz.ArraySettings(
@@ -92,10 +130,13 @@ def stream(package: str, codec: str, threads: int) -> Loop:
             ],
             data_type=np.uint16,
         )
-        if codec == "blosc-lz4":
+        if codec != "none":
+            made = {"blosc-lz4": aqz.CompressionCodec.BLOSC_LZ4, "blosc-zstd": aqz.CompressionCodec.BLOSC_ZSTD}[codec]
             array.compression = aqz.CompressionSettings(
-                compressor=aqz.Compressor.BLOSC1, codec=aqz.CompressionCodec.BLOSC_LZ4, level=1, shuffle=2
+                compressor=aqz.Compressor.BLOSC1, codec=made, level=1, shuffle=2
             )
+        if levels:
+            array.downsampling_method = aqz.DownsamplingMethod.MEAN
         stack, start = images(edge), time.perf_counter()
         settings = aqz.StreamSettings(store_path=str(path), arrays=[array], overwrite=True, max_threads=threads)
         writer = aqz.ZarrStream(settings)
@@ -144,23 +185,23 @@ def paired(name: str, pairs: dict[str, tuple[Loop, Loop]], args: argparse.Namesp
 
 def beside_acquire_zarr(args: argparse.Namespace) -> None:
     """Prints how fast the same program is with one import changed. The rival has its best run and number of threads."""
-    import os
-
     cores, all_ratios = len(os.sched_getaffinity(0)), []
-    for codec in ("none", "blosc-lz4"):
+    for codec, levels in RIVAL_WAYS:
         for edge, frames in RIVAL_CASES:
+            if levels and edge < 512:
+                continue
             frames = 64 if args.tiny else frames
             threads = dict.fromkeys((0, max(1, cores - 1), 2 * cores))
-            runs = {f"acquire-zarr {count}": stream("acquire_zarr", codec, count) for count in threads}
-            runs |= {"ours": stream("shardwright.acquire_zarr", codec, 0), "append": one_by_one, "stacks": stacks}
-            if codec != "none":
-                del runs["append"], runs["stacks"]
+            runs = {f"acquire-zarr {count}": stream("acquire_zarr", codec, levels, count) for count in threads}
+            runs["ours"] = stream("shardwright.acquire_zarr", codec, levels, 0)
+            if codec == "none" and not levels:
+                runs |= {"append": one_by_one, "stacks": stacks, "copies and writes": bare(True), "writes": bare(False)}
             rates = in_turns(runs, args, edge, frames)
             best = max(rate for of, found in rates.items() if of.startswith("acquire-zarr") for rate in found)
             told = {of: statistics.median(found) / best for of, found in rates.items() if not of.startswith("acq")}
             all_ratios.append(told["ours"])
-            words = ", ".join(f"{of} {ratio:.2f}" for of, ratio in told.items())
-            print(f"{edge}x{edge} u16, {codec}, times acquire-zarr's best ({best:,.0f} frames/s): {words}", flush=True)
+            words, way = ", ".join(f"{of} {ratio:.2f}" for of, ratio in told.items()), codec + " with levels" * levels
+            print(f"{edge}x{edge} u16, {way}, times acquire-zarr's best ({best:,.0f} frames/s): {words}", flush=True)
     mean = math.exp(statistics.fmean(map(math.log, all_ratios)))
     print(f"shardwright.acquire_zarr: geometric mean {mean:.2f}, least {min(all_ratios):.2f}")
 
