@@ -34,7 +34,7 @@ def image(number: int) -> np.ndarray:
 def write(path: Path, index: int, of: int, by: str) -> None:
     regions = [(slice(0, 20), slice(0, 60))] * of
     if by == "frame":
-        regions = [(slice(0, 20), slice(0, 40)), (slice(0, 20), slice(40, 60))]
+        regions = [(slice(0, 20), slice(0, 20)), (slice(0, 20), slice(20, 60))]
     with sw.create(path, CONFIG, part={"index": index, "of": of, "by": by}) as acq:
         for number in range(30):
             if by == "frame" or number // 4 % of == index:
@@ -49,7 +49,7 @@ def test_processes_write_one_run(tmp_path: Path, of: int, by: str) -> None:
     path = tmp_path / "run.ome.zarr"
     regions = sw.create_parts(path, CONFIG, parts=of, by=by)
     if by == "frame":
-        assert regions == [(slice(0, 20), slice(0, 40)), (slice(0, 20), slice(40, 60))]
+        assert regions == [(slice(0, 20), slice(0, 20)), (slice(0, 20), slice(20, 60))]
     else:
         assert regions == [(slice(0, 20), slice(0, 60))] * 3
     arguments = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(path)]
