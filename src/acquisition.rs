@@ -359,6 +359,12 @@ impl Acquisition {
         self.image.set_attribute(key, value)
     }
 
+    /// Rows and columns of a frame as the array has it: of a [part](Config::part) of each frame, those of its band.
+    pub fn frame_shape(&self) -> [u64; 2] {
+        let shape = &self.engine.plan.array.layout.shape;
+        [2, 1].map(|from_last| shape[shape.len() - from_last])
+    }
+
     /// Bytes of one frame, or picture, without gaps between its rows, as [`append`](Self::append) takes it.
     pub fn frame_bytes(&self) -> usize {
         self.engine.plan.frame.bytes

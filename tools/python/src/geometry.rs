@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use shardwright::{Config, Dtype, FrameLayout, PixelFormat};
+use shardwright::{Acquisition, Config, Dtype, FrameLayout, PixelFormat};
 
 /// The frame of an acquisition, as it is given: where the camera packs pixels, rows of bytes.
 pub(crate) struct Geometry {
@@ -45,13 +45,9 @@ struct Numpy {
 }
 
 impl Geometry {
-    /// Of frames that have this many bytes without gaps.
-    pub(crate) fn new(py: Python<'_>, config: &Config, frame_bytes: usize) -> PyResult<Self> {
-        let size = |from_last: usize| {
-            let dim = config.dims.len().checked_sub(from_last).map(|at| &config.dims[at]);
-            dim.and_then(|dim| dim.size).unwrap_or(0) as usize
-        };
-        let array_shape = [size(2), size(1)];
+    /// Of the frames of a run that was created by a configuration.
+    pub(crate) fn new(py: Python<'_>, config: &Config, run: &Acquisition) -> PyResult<Self> {
+        let (array_shape, frame_bytes) = (run.frame_shape().map(|length| length as usize), run.frame_bytes());
         let [rows, columns] = if config.orientation.transpose { [array_shape[1], array_shape[0]] } else { array_shape };
         let packed = match config.pixel_format {
             PixelFormat::Plain | PixelFormat::BigEndian => None,

@@ -55,7 +55,7 @@ impl Running {
             ring_frames: run.stats().ring_frames,
         };
         Ok(Self {
-            geometry: Arc::new(Geometry::new(py, config, run.frame_bytes())?),
+            geometry: Arc::new(Geometry::new(py, config, &run)?),
             fields: Fields::new(config),
             ring_full: config.ring_full,
             run: Mutex::new(Some(Owned::new(Arc::new(run)))),
