@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::format::index::Range;
 use crate::fs::system::is_no_room;
+use crate::offline::array::shard_file::ShardFile;
 use crate::offline::scan::{ExpectedHeaders, Scan};
 
 /// Beside its bytes, a file takes part of a block that nothing else can have.
@@ -28,6 +29,20 @@ pub(super) fn unused<'a>(
         free_from = free_from.max(end);
     }
     unused
+}
+
+/// Whether a file holds nothing.
+pub(super) fn is_zeros(file: &ShardFile) -> bool {
+    let mut room = Vec::new();
+    let mut at = 0;
+    while let Some(data) = file.data_from(at) {
+        let nbytes = (file.len() - data).min(256 << 10);
+        if file.read(Range { offset: data, nbytes }, &mut room).is_err() || room.iter().any(|&byte| byte != 0) {
+            return false;
+        }
+        at = data + nbytes;
+    }
+    true
 }
 
 /// What so many bytes take on the disk.

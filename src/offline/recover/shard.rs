@@ -203,7 +203,11 @@ fn best_of_each(
     named: Option<&IndexedChunks>,
 ) -> BTreeMap<u32, Seen> {
     // The one with more frames; of two alike, which are both what was committed, the one that readers have seen.
-    let worth = |seen: &Seen| (seen.header.origin.frames, named.is_some_and(|named| named.names(seen)));
+    let worth = |seen: &Seen| {
+        // 0 is more than can be said.
+        let came = seen.header.origin.frames_came.wrapping_sub(1);
+        (seen.header.origin.frames, came, named.is_some_and(|named| named.names(seen)))
+    };
     let mut chunks: BTreeMap<u32, Seen> = BTreeMap::new();
     for seen in scan.seen.iter().filter(|seen| seen.whole && image.has_frames_of(shard, &seen.header)) {
         let other = chunks.entry(seen.header.origin.chunk).or_insert(*seen);
@@ -242,19 +246,6 @@ fn deepest(file: &ShardFile, image: &WrittenImage, position: &[u64], chunks: &[S
         });
     }
     Ok(deepest)
-}
-
-fn is_zeros(file: &ShardFile) -> bool {
-    let mut room = Vec::new();
-    let mut at = 0;
-    while let Some(data) = file.data_from(at) {
-        let nbytes = (file.len() - data).min(256 << 10);
-        if file.read(Range { offset: data, nbytes }, &mut room).is_err() || room.iter().any(|&byte| byte != 0) {
-            return false;
-        }
-        at = data + nbytes;
-    }
-    true
 }
 
 impl IndexedChunks {
@@ -357,7 +348,7 @@ impl ShardRecovery {
             }
             Some(0) => Action::Remove,
             Some(_) => leave("its index names chunks, but none has a slot header: another writer's"),
-            None if is_zeros(file) => Action::Remove,
+            None if room::is_zeros(file) => Action::Remove,
             None if file.len() <= expected.first_slot_at() + HEADER_BYTES as u64 => Action::RemoveLost,
             None => leave("its index is damaged, and no chunk has a slot header"),
         };
