@@ -214,4 +214,16 @@ impl FoundRanges {
         }
         absent.ranges()
     }
+
+    /// Of layers that are whole, the numbers among these that came, where headers say that as many did.
+    pub(super) fn came_of(&self, possible: &Ranges) -> Ranges {
+        let mut came = Gather::default();
+        for Gaps { between, count } in &self.gaps {
+            let there = || between.iter().flat_map(|range| possible.within(range.clone()));
+            if there().map(|range| range.end - range.start).sum::<u64>() == between.count() - count {
+                there().for_each(|range| came.add_range(range));
+            }
+        }
+        came.ranges()
+    }
 }

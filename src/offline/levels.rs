@@ -59,7 +59,7 @@ pub(super) fn pairs<'a>(
 }
 
 /// By what each dimension of a level is smaller, if it is one that was halved or divided by another number.
-fn factors(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
+pub(super) fn factors(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
     let factor = |(finer, level): (&u64, &u64)| (1..=FACTOR_MAX).find(|factor| finer.div_ceil(*factor) == *level);
     let factors = (finer.len() == level.len()).then(|| finer.iter().zip(level).map(factor).collect::<Option<_>>());
     factors.flatten().filter(|factors: &Vec<u64>| factors.iter().any(|factor| *factor > 1))
@@ -117,15 +117,21 @@ impl LevelPair<'_> {
             lacking.par_iter().map_init(Default::default, is_lost).try_reduce(|| 0, |one, other| Ok(one + other));
         lost.map(Some)
     }
-}
 
-/// What to say of this many chunks where it is not known whether they were ever written.
-pub(super) fn note_of(lacking: usize) -> String {
-    format!(
-        "{} not there of which the level before has some: {} nothing but the fill value, or files are missing",
-        count_that(lacking, "chunk", IS),
-        of_number(&lacking, ["it holds", "they hold"])
-    )
+    /// What to say of this many chunks where it is not known whether they were ever written.
+    pub(super) fn note_of(&self, lacking: usize) -> String {
+        let note = format!(
+            "{} not there of which the level before has some: {} nothing but the fill value, or files are missing",
+            count_that(lacking, "chunk", IS),
+            of_number(&lacking, ["it holds", "they hold"])
+        );
+        match self.level.image_provenance() {
+            Some(own) if !own.complete => {
+                format!("{note}, or its run was stopped, of which recover tells")
+            }
+            _ => note,
+        }
+    }
 }
 
 /// What to say of this many chunks that were written.
@@ -149,7 +155,10 @@ pub(super) fn notes(nodes: &[Node]) -> Result<Vec<(String, String)>> {
         for pair in pairs(&node.name, &attributes, |name| arrays.get(name).copied()) {
             match pair.lacking() {
                 Ok(lacking) if lacking.is_empty() => {}
-                Ok(lacking) => notes.push((pair.name, note_of(lacking.len()))),
+                Ok(lacking) => {
+                    let note = pair.note_of(lacking.len());
+                    notes.push((pair.name, note));
+                }
                 Err(error) if look::is_about_a_file(&error) => {}
                 Err(error) => return Err(error),
             }

@@ -59,9 +59,14 @@ impl Ranges {
 
     /// How many of a range's numbers are in it.
     pub(super) fn count_within(&self, range: Range<u64>) -> u64 {
+        self.within(range).map(|range| range.end - range.start).sum()
+    }
+
+    /// Those of a range's numbers that are in it.
+    pub(super) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let from = self.0.partition_point(|known| known.end <= range.start);
-        let touching = self.0[from..].iter().take_while(|known| known.start < range.end);
-        touching.map(|known| known.end.min(range.end) - known.start.max(range.start)).sum()
+        let touching = self.0[from..].iter().take_while(move |known| known.start < range.end);
+        touching.map(move |known| known.start.max(range.start)..known.end.min(range.end))
     }
 
     pub(super) fn contains(&self, number: u64) -> bool {
@@ -135,7 +140,9 @@ mod tests {
         fn ranges_are_sets(a in ranges(), b in ranges()) {
             let (a, b) = (Ranges::new(a), Ranges::new(b));
             for range in b.iter().cloned().chain([0..0, 7..40]) {
-                prop_assert_eq!(a.count_within(range.clone()), a.and(&Ranges::from(range)).count());
+                let within = a.and(&Ranges::from(range.clone()));
+                prop_assert_eq!(a.count_within(range.clone()), within.count());
+                prop_assert_eq!(a.within(range).collect::<Vec<_>>(), within.0);
             }
             let (x, y) = (numbers(&a), numbers(&b));
             prop_assert_eq!(numbers(&a.union(&b)), x.union(&y).copied().collect::<BTreeSet<_>>());

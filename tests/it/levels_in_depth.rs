@@ -28,7 +28,7 @@ fn config(dims: Vec<Dim>, downsampling: Downsampling) -> Config {
     }
 }
 
-fn downsampling(method: PyramidMethod, levels: usize) -> Downsampling {
+pub(crate) fn downsampling(method: PyramidMethod, levels: usize) -> Downsampling {
     Downsampling { method, levels: Some(levels), depth: Depth::Always, ..Downsampling::default() }
 }
 
@@ -43,7 +43,7 @@ fn open(image: &Path, level: usize) -> Array {
 }
 
 /// Compares the levels of a run with what the tool makes of its level 0: pixels, shapes, scales, translations.
-fn as_the_tool_makes_them(image: &Path, downsampling: &Downsampling) -> usize {
+pub(crate) fn as_the_tool_makes_them(image: &Path, downsampling: &Downsampling) -> usize {
     let again = image.with_extension("again");
     copy_tree(image, &again);
     let options = PyramidOptions {
@@ -140,21 +140,21 @@ fn run(config: &Config, numbers: &[u64], look: impl FnOnce(&Path)) {
 }
 
 #[derive(Debug, Clone)]
-struct Case {
+pub(crate) struct Case {
     stack: [u64; 3],
     chunk: u64,
     shard: u64,
     frame: [u64; 2],
     order: usize,
     method: PyramidMethod,
-    dtype: Dtype,
+    pub(crate) dtype: Dtype,
     /// Of each number: whether it comes.
     came: Vec<bool>,
     /// Neighbours that change places.
     swapped: Vec<bool>,
 }
 
-fn case() -> impl Strategy<Value = Case> {
+pub(crate) fn case() -> impl Strategy<Value = Case> {
     let stack = (1u64..4, 1u64..3, 1u64..8).prop_map(|(times, channels, planes)| [times, channels, planes]);
     let frames = prop::collection::vec(prop::bool::weighted(0.85), 1..60);
     let swapped = prop::collection::vec(prop::bool::weighted(0.2), 60);
@@ -175,7 +175,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         let [_, channels, planes] = self.stack;
         let [rows, columns] = self.frame;
         let mut z = Dim::z(planes).chunk(self.chunk).shard(self.shard);
@@ -194,7 +194,7 @@ impl Case {
         Config { dtype: self.dtype, acquisition_order, ..config(dims, downsampling(self.method, 3)) }
     }
 
-    fn numbers(&self) -> Vec<u64> {
+    pub(crate) fn numbers(&self) -> Vec<u64> {
         let [times, channels, planes] = self.stack;
         let end = if self.order == 2 { times * channels * planes } else { u64::MAX };
         let mut numbers: Vec<u64> =

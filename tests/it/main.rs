@@ -40,6 +40,7 @@ mod kill;
 mod labels;
 mod last_numbers;
 mod levels;
+mod levels_behind;
 mod levels_in_depth;
 mod live_reads;
 mod liveness;

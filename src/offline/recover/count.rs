@@ -31,15 +31,18 @@ pub(super) fn count(
     let end = image.frames.as_ref().map_or(end, |(end, _)| *end);
     let all = Ranges::from(0..end);
     let between = found.absent(&came);
+    // A level has what level 0 has, if its headers say that it has as many.
+    let of_level = image.frames.as_ref().map(|(_, frames)| found.came_of(frames)).unwrap_or_default();
     let FoundRanges { whole, dark, proven, closed, .. } = found;
     // In a shard that the writer closed, a chunk that is not there held only the fill value; of a frame that is dark as
     // a whole, only its record tells that it came.
     let skips = own.slots.is_none_or(|slots| !slots.empty_chunks);
     // Where no chunk is lost, that holds for shards that are not there, too.
     let closed = if own.complete && own.chunks == Some(sums.chunks) { all.clone() } else { closed };
+    let chunks = whole.union(&dark);
     let dark = if skips { dark.union(&closed.and(&came)) } else { Ranges::default() };
     // What a shard that failed was thought to have lost may be there.
-    let certain = proven.union(&whole.and(&came));
+    let certain = proven.union(&whole.and(&came)).union(&of_level);
     // What was known to be missing stays so otherwise: a shard that was recovered once looks as if its writer had
     // closed it.
     let absent = Ranges::new(own.missing.clone()).union(&not_come).union(&between);
@@ -53,7 +56,8 @@ pub(super) fn count(
         missing_count = missing_count.max(own.frames_missing.min(end));
     }
     let named = certain.union(&came).and(&present);
-    Ok(KnownFrames { end, missing, missing_count, named })
+    let stored = chunks.and(&present);
+    Ok(KnownFrames { end, missing, missing_count, named, stored })
 }
 
 /// The document must not come to promise more than any reader can count.

@@ -26,7 +26,7 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
     let mut changes = Vec::new();
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         // What is missing comes first: once the shards have new indexes, it can't be told any more.
-        edit(root, &plan.image.group.document, &mut changes, |document| attributes(document, plan))?;
+        books(root, plan, &mut changes)?;
         edit(root, plan.image.node.array.document(), &mut changes, |document| {
             format::set_shape(plan.image.node.array.layout(), document, &plan.shape());
         })?;
@@ -35,6 +35,11 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
         }
     }
     Ok(changes)
+}
+
+/// Has the document of an image say which frames there are.
+pub(super) fn books(root: &Path, plan: &ImagePlan, changes: &mut Vec<DocumentChange>) -> Result<()> {
+    edit(root, &plan.image.group.document, changes, |document| attributes(document, plan))
 }
 
 fn attributes(document: &mut Value, plan: &ImagePlan) {

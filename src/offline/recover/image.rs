@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use rayon::prelude::*;
 
 use super::count;
+use super::levels::LevelMaking;
 use super::records::{FrameNumbers, KnownFrames};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
 use super::room::{BLOCK_BYTES, blocks};
@@ -21,6 +22,7 @@ use crate::fs::look;
 use crate::offline::hierarchy::walk::{FileAt, Tree};
 use crate::offline::layers::{Budget, Came, FoundFrames, FoundLayers, groups};
 use crate::offline::progress::ProgressCounters;
+use crate::offline::ranges::Ranges;
 use crate::sync::Unpoisoned;
 
 pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
@@ -36,6 +38,11 @@ pub(super) struct ImagePlan<'a> {
     pub(super) changed: Vec<DamagedShard>,
     pub(super) frames: KnownFrames,
     pub(super) sums: RecoveredSums,
+    /// Of a level, the frames that level 0 has and it lacks, and how they are made, if they are.
+    pub(super) lacking: Ranges,
+    pub(super) making: Option<LevelMaking>,
+    /// What to do about those that aren't.
+    pub(super) behind: Option<String>,
     /// What no slot header brings back.
     lost: Option<String>,
     records: Option<FrameNumbers<'a>>,
@@ -74,7 +81,8 @@ impl<'a> ImagePlan<'a> {
         let frames = count::count(records.as_ref(), &image, found.ranges(), &sums, &gone)?;
         changed.sort_by(|a, b| a.path.cmp(&b.path));
         let lost = lost.map(|lost| lost.to_string());
-        let mut plan = Self { image, changed, frames, sums, lost, records, record_blocks: Vec::new() };
+        let (lacking, making, behind, record_blocks) = Default::default();
+        let mut plan = Self { image, changed, frames, sums, lacking, making, behind, lost, records, record_blocks };
         // As recovery finds a dataset, it may have no records at all: then there is nothing to mend.
         if let Some(records) = plan.records.as_ref().filter(|_| plan.is_incomplete()) {
             plan.record_blocks = records.wrong_blocks(&plan.frames)?;
@@ -108,6 +116,14 @@ impl<'a> ImagePlan<'a> {
         }));
     }
 
+    /// The frames that the level lacked are made, or would be, which are this many chunks more.
+    pub(super) fn note_made(&mut self, chunks: u64) {
+        let Some(making) = &self.making else { return };
+        self.frames.missing = self.frames.missing.minus(&making.frames);
+        self.frames.missing_count = self.frames.missing_count.saturating_sub(making.frames.count());
+        self.sums.chunks += chunks;
+    }
+
     pub(super) fn shape(&self) -> Vec<u64> {
         let array = &self.image.node.array;
         let mut shape = array.shape().to_vec();
@@ -132,8 +148,9 @@ impl<'a> ImagePlan<'a> {
         let is_written = |action: &Action| matches!(action, Action::NewIndex | Action::Empty | Action::Create);
         let indexes = self.changed.iter().filter(|shard| is_written(&shard.action));
         let indexes = indexes.map(|shard| blocks(index(shard.chunks)) + BLOCK_BYTES).sum::<u64>();
+        let of_level = self.making.as_ref().map_or(0, |making| making.bytes_needed());
         let block = self.records.as_ref().map_or(0, |records| blocks(records.block_bytes()));
-        indexes + (block + BLOCK_BYTES) * self.record_blocks.len() as u64
+        (indexes + (block + BLOCK_BYTES) * self.record_blocks.len() as u64).saturating_add(of_level)
     }
 
     /// Gives back to the disk what is in no chunk, nor in any index: a writer has reserved its shards as a whole. Best
@@ -194,6 +211,8 @@ impl<'a> ImagePlan<'a> {
             frames: self.frames.end,
             frames_missing: self.frames.missing_count,
             missing: self.frames.told(),
+            frames_made: self.making.as_ref().map_or(0, |making| making.frames.count()),
+            behind: self.behind.clone(),
             chunks: self.sums.chunks,
             chunks_salvaged: self.sums.salvaged,
             chunks_dropped: self.sums.dropped,

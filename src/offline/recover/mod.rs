@@ -2,12 +2,14 @@
 //!
 //! The order makes it safe to stop at any moment and to run again: what is missing is written down before anything is
 //! changed from which it could be told; then each shard gets its index as the writer's own close does it. Nothing is
-//! ever read from what this changes but the slot headers and the payloads, and these are never changed.
+//! ever read from what this changes but the slot headers and the payloads, and these are never changed. Last, levels of
+//! pyramids get what they lack: see [`levels`].
 
 mod archive;
 mod count;
 mod documents;
 mod image;
+mod levels;
 mod records;
 mod report;
 mod room;
@@ -53,7 +55,8 @@ pub struct RecoverOptions {
 
 /// Finds what can be saved of a dataset after its writer was stopped, be it by a kill or a power cut, and, if the
 /// options say so, saves it: shards get indexes that name exactly the chunks whose slot header and payload agree;
-/// documents say how many frames there are and which are missing; files that were never finished are removed.
+/// documents say how many frames there are and which are missing; files that were never finished are removed. Levels of
+/// a pyramid get the frames that level 0 has and they lack, made of the level before; not in an archive.
 ///
 /// It may be stopped at any moment and run again, and where nothing is to be done, it changes nothing.
 ///
@@ -134,9 +137,10 @@ impl Recover {
         }
         let images = images(&self.root, &tree)?;
         self.pool.install(|| {
-            let plan = plan(&self.root, &tree, images, &self.counters)?;
-            if self.apply {
-                plan.apply(RecoveryTarget::open(&self.root, self.archive.as_ref())?, &self.root, &tree)?;
+            let mut plan = plan(&self.root, &tree, images, &self.counters)?;
+            match self.apply {
+                true => plan.apply(RecoveryTarget::open(&self.root, self.archive.as_ref())?, self, &tree)?,
+                false => plan.images.iter_mut().for_each(|image| image.note_made(0)),
             }
             let mut report = plan.report(&self.root, &tree, self.apply);
             let directory = self.archive.as_ref().filter(|archive| archive.is_behind);
@@ -255,7 +259,9 @@ fn plan<'a>(
             })?;
             image.frames = image.frames_of_level(of.frames.end, &of.frames.present());
         }
-        planned.push(ImagePlan::new(root, tree, image, counters)?);
+        let mut image = ImagePlan::new(root, tree, image, counters)?;
+        levels::plan(root, tree, &mut image, &planned);
+        planned.push(image);
     }
     let images = planned;
     let mut documents = documents::changes(root, tree, &images)?;
@@ -265,7 +271,8 @@ fn plan<'a>(
 }
 
 impl RecoveryPlan<'_> {
-    fn apply(&self, target: RecoveryTarget, root: &Path, tree: &Tree) -> Result<()> {
+    fn apply(&mut self, target: RecoveryTarget, recover: &Recover, tree: &Tree) -> Result<()> {
+        let root = &*recover.root;
         // All of it is refused before any of it is changed.
         self.files(root).try_for_each(|key| target.check(&key))?;
         // They never counted for anything, and what a writer keeps for its documents when the disk is full is one of
@@ -276,8 +283,13 @@ impl RecoveryPlan<'_> {
             self.images.iter().for_each(|image| image.make_room(root, &target));
         }
         let done = self.change(&target, root);
+        // What is found in a level's pixels must not keep the rest from being whole.
+        let (done, made) = match done {
+            Ok(()) => (Ok(()), self.make_levels(&target, recover)),
+            Err(error) => (Err(error), Ok(())),
+        };
         let groups: Vec<&str> = tree.groups.iter().map(|group| group.name.as_str()).collect();
-        let done = done.and_then(|()| target.finish(&groups));
+        let done = done.and_then(|()| target.finish(&groups)).and(made);
         done.map_err(|error| how_to_go_on(error, needed, target.free_bytes()))
     }
 
@@ -301,6 +313,26 @@ impl RecoveryPlan<'_> {
         // Shards don't depend on each other.
         let mut images = self.images.iter();
         images.try_for_each(|image| image.changed.par_iter().try_for_each(|shard| image.apply(root, target, shard)))
+    }
+
+    /// Gives levels the frames that they lack. Their documents name these as missing until they are there.
+    fn make_levels(&mut self, target: &RecoveryTarget, recover: &Recover) -> Result<()> {
+        let root = &*recover.root;
+        for image in &mut self.images {
+            let Some(making) = &image.making else { continue };
+            let chunks = making.make(root, image, target, &|| recover.counters.go_on())?;
+            image.note_made(chunks);
+            let mut changes = Vec::new();
+            documents::books(root, image, &mut changes)?;
+            for change in changes {
+                target.check(&change.key)?;
+                target.put(&change.key, &change.bytes)?;
+                if !self.documents.iter().any(|known| known.key == change.key) {
+                    self.documents.push(change);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn report(&self, root: &Path, tree: &Tree, applied: bool) -> Recovery {

@@ -30,6 +30,8 @@ pub(super) struct KnownFrames {
     pub(super) missing: Ranges,
     pub(super) missing_count: u64,
     pub(super) named: Ranges,
+    /// Those that are there of which there are chunks: others are dark.
+    pub(super) stored: Ranges,
 }
 
 impl KnownFrames {

@@ -43,6 +43,11 @@ pub struct ImageRecovered {
     pub frames_missing: u64,
     /// Their numbers, as the first 10,000 ranges.
     pub missing: Vec<Range<u64>>,
+    /// Of a level of a pyramid, how many frames it lacked that level 0 has: they are made of the level before, and not
+    /// missing any more.
+    pub frames_made: u64,
+    /// Of a level that lacks frames which level 0 has, and can't get them here, what to do, as a sentence.
+    pub behind: Option<String>,
     /// Chunks whose header and payload agree. All of them are readable afterwards, and nothing else.
     pub chunks: u64,
     /// How many of these no index named.
@@ -98,6 +103,7 @@ impl Recovery {
     /// Whether anything had to be changed.
     pub fn is_needed(&self) -> bool {
         let changes = |image: &ImageRecovered| image.shards.iter().any(|shard| shard.action != ShardAction::Leave);
-        !self.documents.is_empty() || !self.partial.is_empty() || self.images.iter().any(changes)
+        let makes = |image: &ImageRecovered| changes(image) || image.frames_made > 0;
+        !self.documents.is_empty() || !self.partial.is_empty() || self.images.iter().any(makes)
     }
 }

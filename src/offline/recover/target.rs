@@ -70,6 +70,14 @@ impl<'a> RecoveryTarget<'a> {
         written.map_err(|error| Error::io("write a new index to", path, error))
     }
 
+    /// A shard to which something is added.
+    pub(super) fn open_shard(&self, path: &Path) -> Result<File> {
+        match self {
+            Self::Folder { below, .. } => below.open_file(path),
+            Self::Archive { .. } => Err(Error::unsupported(path, "is in an archive, and can't grow there")),
+        }
+    }
+
     /// Makes a shard that has nothing but an index.
     pub(super) fn create(&self, path: &Path, index: &NewIndex) -> Result<()> {
         let Self::Folder { below, .. } = self else {

@@ -22,7 +22,7 @@ impl CheckRun<'_> {
                         self.check.damage(path, levels::damage_of(lost));
                         arrays.iter_mut().filter(|array| array.path == pair.name).for_each(|array| array.damage += 1);
                     }
-                    Ok((None, lacking)) => self.check.note(path, levels::note_of(lacking.len())),
+                    Ok((None, lacking)) => self.check.note(path, pair.note_of(lacking.len())),
                     // It was told when the array was checked.
                     Err(error) if look::is_about_a_file(&error) => {}
                     Err(error) => return Err(error),

@@ -91,6 +91,11 @@ fn image_text(text: &mut String, image: &ImageRecovered) {
         write!(chunks, "; {unfinished} were never finished or are damaged").expect("a string takes it");
     }
     line("chunks", chunks);
+    if image.frames_made > 0 {
+        let made = count(image.frames_made, "frame");
+        line("levels", format!("{made} that level 0 has and this level lacked: made of the level before"));
+    }
+    image.behind.iter().for_each(|behind| line("levels", behind.clone()));
     image.lost.iter().for_each(|lost| line("lost", format!("{lost}; recover can't bring them back")));
     if !image.shards.is_empty() {
         write!(text, "\n{}\n", shards_table(&image.shards).trim_fmt()).expect("a string takes it");
