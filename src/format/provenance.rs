@@ -169,6 +169,13 @@ pub(crate) fn own(attributes: &Value) -> Option<&Value> {
     attributes.get(ATTRIBUTE).filter(|said| is_own(said))
 }
 
+/// The same as attributes, without the list of missing frames, which may be long and is about no single shard.
+pub(crate) fn of_one_shard(attributes: &Value) -> Option<Value> {
+    let mut own = own(attributes)?.as_object()?.clone();
+    own.remove(MISSING);
+    Some(json!({ATTRIBUTE: own}))
+}
+
 /// Whether an attribute of that name is this crate's, rather than something that a user called so: what its writer says
 /// of a run, or what another writer's array needs in a format that has no other place for it.
 pub(crate) fn is_own(said: &Value) -> bool {

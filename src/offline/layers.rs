@@ -7,9 +7,12 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use serde::{Deserialize, Serialize};
+
 use super::ranges::{Gather, Ranges};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::slot_header::SlotHeader;
+use crate::geometry::{linear, position};
 use crate::offline::hierarchy::walk::FileAt;
 
 /// This many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames
@@ -47,6 +50,16 @@ struct FoundLayer {
     came: Option<Came>,
 }
 
+impl FoundLayer {
+    /// Adds what was found of others of its chunks.
+    fn join(&mut self, more: Self) {
+        self.chunks = self.chunks.saturating_add(more.chunks);
+        self.closed &= more.closed;
+        // All headers of a layer say the same. Should they not, none of them is believed.
+        self.came = self.came.take().filter(|known| Some(known) == more.came.as_ref());
+    }
+}
+
 /// What slot headers say of the frames of a layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Came {
@@ -69,11 +82,99 @@ impl FoundLayers {
         let outer = &place[..place.len().saturating_sub(2)];
         match self.0.get_mut(outer) {
             None => drop(self.0.insert(outer.into(), FoundLayer { chunks: 1, closed, came })),
-            Some(layer) => {
-                layer.chunks += 1;
-                layer.closed &= closed;
-                // All headers of a layer say the same. Should they not, none of them is believed.
-                layer.came = layer.came.take().filter(|known| Some(known) == came.as_ref());
+            Some(layer) => layer.join(FoundLayer { chunks: 1, closed, came }),
+        }
+    }
+}
+
+/// Layers of one shard that follow each other in its box, in C order of their places, in few numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LayerRun {
+    /// The place of the first one.
+    first: u64,
+    count: u64,
+    /// Of each.
+    chunks: u64,
+    /// What headers say of the first one: the lowest number, by how much the highest is higher, and how many came.
+    came: Option<(u64, u64, Option<u64>)>,
+    /// By how much the numbers of each are higher than those of the one before.
+    step: u64,
+}
+
+impl LayerRun {
+    /// Whether a layer that stands behind this run goes on with it, which it does then.
+    fn takes(&mut self, at: u64, layer: &FoundLayer) -> bool {
+        if self.first + self.count != at || self.chunks != layer.chunks {
+            return false;
+        }
+        match (self.came, layer.came.as_ref().map(Came::numbers)) {
+            (None, None) => {}
+            (Some((low, span, count)), Some(next)) => {
+                let Some(step) = next.0.checked_sub(low).filter(|_| (span, count) == (next.1, next.2)) else {
+                    return false;
+                };
+                if self.count > 1 && self.step.checked_mul(self.count) != Some(step) {
+                    return false;
+                }
+                self.step = step / self.count;
+            }
+            _ => return false,
+        }
+        self.count += 1;
+        true
+    }
+}
+
+impl Came {
+    fn numbers(&self) -> (u64, u64, Option<u64>) {
+        (*self.numbers.start(), self.numbers.end() - self.numbers.start(), self.count)
+    }
+}
+
+impl FoundLayers {
+    /// The layers of a shard as runs. `first`, `counts`: the box of its chunks, inside the array's shape or not.
+    pub(super) fn runs(&self, first: &[u64], counts: &[u64]) -> Vec<LayerRun> {
+        let counts = &counts[..counts.len().saturating_sub(2)];
+        let place = |outer: &[u64]| {
+            let inner: Vec<u64> = outer.iter().zip(first).map(|(at, first)| at - first).collect();
+            linear(&inner, counts)
+        };
+        let mut layers: Vec<_> = self.0.iter().map(|(outer, layer)| (place(outer), layer)).collect();
+        layers.sort_by_key(|(at, _)| *at);
+        let mut runs: Vec<LayerRun> = Vec::new();
+        for (at, layer) in layers {
+            if !runs.last_mut().is_some_and(|run| run.takes(at, layer)) {
+                let came = layer.came.as_ref().map(Came::numbers);
+                runs.push(LayerRun { first: at, count: 1, chunks: layer.chunks, came, step: 0 });
+            }
+        }
+        runs
+    }
+
+    /// Whether runs are of layers that a shard can have, and of no more than `most`.
+    pub(super) fn can_have(runs: &[LayerRun], counts: &[u64], most: u64) -> bool {
+        let all = counts[..counts.len().saturating_sub(2)].iter().fold(1, |all: u64, count| all.saturating_mul(*count));
+        let is_inside = |run: &LayerRun| run.first.checked_add(run.count).is_some_and(|end| end <= all);
+        let layers = runs.iter().fold(0, |sum: u64, run| sum.saturating_add(run.count));
+        runs.iter().all(is_inside) && layers <= most
+    }
+
+    /// Adds those of a shard that [can have](Self::can_have) them.
+    pub(super) fn add_runs(&mut self, runs: &[LayerRun], first: &[u64], counts: &[u64]) {
+        let counts = &counts[..counts.len().saturating_sub(2)];
+        for LayerRun { first: start, count, chunks, came, step } in runs {
+            for number in 0..*count {
+                let outer = position(start + number, counts);
+                let outer: Box<[u64]> = outer.iter().zip(first).map(|(at, first)| first.saturating_add(*at)).collect();
+                let came = came.map(|(low, span, count)| {
+                    let low = low.saturating_add(step.saturating_mul(number));
+                    Came { numbers: low..=low.saturating_add(span), count }
+                });
+                let layer = FoundLayer { chunks: *chunks, closed: false, came };
+                match self.0.get_mut(&outer) {
+                    None => drop(self.0.insert(outer, layer)),
+                    Some(known) => known.join(layer),
+                }
             }
         }
     }
@@ -225,5 +326,65 @@ impl FoundRanges {
             }
         }
         came.ranges()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers(entries: impl IntoIterator<Item = ([u64; 4], Option<Came>)>) -> FoundLayers {
+        let mut layers = FoundLayers::default();
+        entries.into_iter().for_each(|(place, came)| layers.add(&place, false, came));
+        layers
+    }
+
+    fn known(layers: &FoundLayers) -> Vec<(Vec<u64>, u64, Option<Came>)> {
+        let mut all: Vec<_> =
+            layers.0.iter().map(|(at, layer)| (at.to_vec(), layer.chunks, layer.came.clone())).collect();
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all
+    }
+
+    #[test]
+    fn runs_are_the_layers_in_few_numbers() {
+        let (first, counts) = ([200, 4, 0, 0], [500, 2, 2, 2]);
+        let came = |low: u64| Came { numbers: low..=low + 3, count: Some(4) };
+        let places = |most: u64| (0..most).map(|at| [200 + at / 8, 4 + at / 4 % 2, at / 2 % 2, at % 2]);
+        let whole = layers(places(8 * 500).map(|at| (at, Some(came(4 * (2 * at[0] + at[1]))))));
+        let runs = whole.runs(&first, &counts);
+        assert_eq!(runs.len(), 1);
+        assert!(serde_json::to_string(&runs).unwrap().len() < 100);
+        let odd = places(100).map(|at| match at {
+            // Two headers of a layer that say otherwise.
+            [205, 4, 1, 1] => (at, Some(came(7))),
+            [207, ..] => (at, None),
+            _ => (at, Some(came(at[0] * (at[0] % 3)))),
+        });
+        let odd = layers(odd.filter(|(at, _)| !matches!(at, [203, 5, ..] | [210, 4, 0, 1])));
+        for found in [whole, odd] {
+            let runs = found.runs(&first, &counts);
+            let mut again = FoundLayers::default();
+            assert!(FoundLayers::can_have(&runs, &counts, 1000));
+            again.add_runs(&runs, &first, &counts);
+            assert_eq!(known(&again), known(&found));
+            // What is found of other chunks of the same layers.
+            let (mut one, mut other) = (FoundLayers::default(), layers([([200, 4, 9, 9], Some(came(1)))]));
+            one.add_runs(&runs, &first, &counts);
+            one.add(&[200, 4, 9, 9], false, Some(came(1)));
+            other.add_runs(&runs, &first, &counts);
+            assert_eq!(known(&one), known(&other));
+        }
+    }
+
+    #[test]
+    fn runs_that_no_shard_can_have_are_known() {
+        let run = |first, count| LayerRun { first, count, chunks: 1, came: Some((u64::MAX, 1, None)), step: u64::MAX };
+        let can_have = |runs: &[LayerRun]| FoundLayers::can_have(runs, &[4, 2, 9, 9], 8);
+        assert!(can_have(&[run(0, 8)]) && can_have(&[run(7, 1), run(0, 1)]));
+        for wrong in [&[run(0, 9)][..], &[run(8, 1)], &[run(1, u64::MAX)], &[run(0, 8), run(0, 8)]] {
+            assert!(!can_have(wrong), "{wrong:?}");
+        }
+        FoundLayers::default().add_runs(&[run(0, 8)], &[u64::MAX; 4], &[4, 2, 9, 9]);
     }
 }

@@ -4,6 +4,7 @@
 //! Nothing that is read is trusted: documents have a bounded size, sums are checked, index entries must lie inside
 //! their file, and every allocation follows from a size that was checked before.
 
+mod answers;
 pub(crate) mod array;
 mod axes;
 mod describe;
@@ -50,7 +51,9 @@ pub use pyramid::{Depth, Pyramid, PyramidLevel, PyramidOptions, PyramidSummary};
 pub use recover::{ImageRecovered, Recover, RecoverOptions, Recovery, ShardAction, ShardRecovered};
 pub use repack::{ChunkOrder, Repack, RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use store::{ByteRange, Listing, Store};
-pub use tasks::{FinishTasks, RunTasks, TaskName, TaskOptions, TaskOutcome, TaskPlan, TaskReceipt, TasksSummary};
+pub use tasks::{
+    FinishTasks, RunTasks, TaskName, TaskOptions, TaskOutcome, TaskPlan, TaskReceipt, TasksReport, TasksSummary,
+};
 pub use verify::{ArrayVerified, Finding, Severity, Verification, Verify, VerifyOptions};
 
 #[cfg(all(test, not(loom)))]

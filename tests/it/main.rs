@@ -78,6 +78,8 @@ mod signals;
 mod store;
 mod strange_calls;
 mod tasks;
+mod tasks_answers;
+mod tasks_pyramid;
 mod threads;
 mod torn_indexes;
 mod verify;

@@ -16,29 +16,26 @@
 //! The folder stands beside the dataset rather than in it, because a reader that lists a group fails on an array with a
 //! storage transformer that it does not know, which today all do.
 
+mod chunks;
 mod files;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
 
-use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::archive_file::refuse_archive_folder;
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Result};
 use crate::format::consolidated;
-use crate::format::index::Range;
 use crate::format::provenance::ProvenanceMut;
 use crate::format::rules;
 use crate::format::zarr3;
 use crate::fs as os;
 use crate::fs::document;
 use crate::fs::{Lock, OutputFolder, links, look};
-use crate::geometry::for_each_position;
+use crate::offline::answers::{Answers, SeparateFiles};
 use crate::offline::array::Array;
-use crate::offline::array::files::FileChunks;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Node, NodeKind};
@@ -49,10 +46,9 @@ use crate::offline::promises::{self, Broken};
 use crate::offline::repack::staging::fingerprint;
 use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::words::{self, quoted};
-use files::{ArrayManifest, Kerchunk, MANIFEST, Urls, create_folder, key, put_document};
-
-/// Files whose indexes are read at once.
-const BATCH: usize = 256;
+use chunks::Chunks;
+pub(super) use chunks::ShardChunks;
+use files::{ArrayManifest, Kerchunk, MANIFEST, Urls, create_folder, put_document};
 
 /// Where all manifests are to stand in documents, a longer one gets a file all the same: readers bound their documents.
 const INLINED_MAX: u64 = 1 << 16;
@@ -61,7 +57,8 @@ const INLINED_MAX: u64 = 1 << 16;
 const FILES_MAX: usize = 1 << 16;
 
 /// How [`WriteManifest`] writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ManifestOptions {
     /// What stands before the paths of the dataset's files: `https://central/run.ome.zarr`, `s3://bucket/run.ome.zarr`.
     /// `None`: `file://` and where they are now.
@@ -196,6 +193,21 @@ impl WriteManifest {
     /// root that can't be read are left out, with a note, and of `kerchunk.json` those that documents of its version of
     /// Zarr have no words for.
     pub fn run(&self) -> Result<ManifestSummary> {
+        self.run_with(None)
+    }
+
+    /// The dataset, and where its manifests go.
+    pub(super) fn places(&self) -> (&Path, &Path) {
+        (&self.root, &self.out)
+    }
+
+    /// Arrays whose shards others can look at, one by one.
+    pub(super) fn separate_files(&self) -> Result<Vec<SeparateFiles>> {
+        chunks::separate_files(&self.root, &nodes(&self.root)?)
+    }
+
+    /// The same, which takes what others have found in shards in place of reading their indexes.
+    pub(super) fn run_with(&self, answers: Option<&Answers>) -> Result<ManifestSummary> {
         let Self { root, out, options, counters } = self;
         counters.begin_only_run("WriteManifest", root)?;
         links::enter(root);
@@ -215,7 +227,7 @@ impl WriteManifest {
         let before = listed(&nodes)?;
         let arrays = || nodes.iter().filter_map(walk::Node::array);
         let unless_changed = |error| arrays().fold(error, |error, array| array.unless_changed(error));
-        let summary = self.write(&nodes, made.folder()).map_err(unless_changed)?;
+        let summary = self.write(&nodes, made.folder(), answers).map_err(unless_changed)?;
         arrays().try_for_each(Array::check_in_place)?;
         if before != listed(&nodes)? {
             return Err(Error::changed(root));
@@ -226,7 +238,7 @@ impl WriteManifest {
         Ok(summary)
     }
 
-    fn write(&self, nodes: &[Node], folder: &Path) -> Result<ManifestSummary> {
+    fn write(&self, nodes: &[Node], folder: &Path, answers: Option<&Answers>) -> Result<ManifestSummary> {
         let Self { root, options, counters, .. } = self;
         let prefix = options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/'));
         create_folder(folder)?;
@@ -234,7 +246,7 @@ impl WriteManifest {
         let kerchunk =
             kerchunk.then(|| Kerchunk::create(folder.join(KERCHUNK), options.kerchunk_zarr_format)).transpose()?;
         let (inlined_max, mut summary) = (options.inlined_max(), ManifestSummary::default());
-        let mut forms = Forms { folder, urls: Urls { root, prefix }, counters, kerchunk, inlined_max };
+        let mut forms = Forms { folder, urls: Urls { root, prefix }, answers, counters, kerchunk, inlined_max };
         for node in nodes {
             match &node.kind {
                 NodeKind::Group(_) => {
@@ -369,6 +381,8 @@ struct Forms<'a> {
     /// Where they are written.
     folder: &'a Path,
     urls: Urls<'a>,
+    /// What others have found in shards.
+    answers: Option<&'a Answers>,
     counters: &'a ProgressCounters,
     kerchunk: Option<Kerchunk>,
     /// The most chunks of an array whose manifest stands in its document; `None`: there are no documents.
@@ -409,7 +423,8 @@ impl Forms<'_> {
             }
         }
         let mut manifest = self.inlined_max.map(|max| ArrayManifest::create(&place, max)).transpose()?;
-        each_chunk(array, self.counters, |key, path, range| {
+        let chunks = Chunks { array, name: &node.name, answers: self.answers, counters: self.counters };
+        chunks.each(|key, path, range| {
             let url = self.urls.of(path)?;
             if let Some(manifest) = &mut manifest {
                 manifest.chunk(key, &url, range)?;
@@ -431,33 +446,4 @@ impl Forms<'_> {
         }
         Ok(())
     }
-}
-
-/// Visits every chunk of the array's grid that was written: its key, its file, its range.
-fn each_chunk(
-    array: &Array,
-    counters: &ProgressCounters,
-    mut visit: impl FnMut(&str, &Path, Range) -> Result<()>,
-) -> Result<()> {
-    let positions = array.file_positions()?;
-    let look = |position: &Vec<u64>| counters.go_on().and_then(|()| array.file_chunks(position));
-    for batch in positions.chunks(BATCH) {
-        let files: Vec<Option<FileChunks>> = batch.par_iter().map(look).collect::<Result<_>>()?;
-        for (position, file) in batch.iter().zip(files) {
-            counters.go_on()?;
-            let Some(file) = file else { continue };
-            let (first, counts) = array.layout().chunks_of(position);
-            let mut failed = None;
-            for_each_position(&first, &counts, |at| {
-                // The index has the order of dimensions that a transposition around the shard gives it.
-                let (_, entry) = array.layout().file_of(at);
-                if let (Some(range), None) = (file.ranges[entry as usize], &failed) {
-                    failed = visit(&key(at), &file.path, range).err();
-                }
-            });
-            failed.map_or(Ok(()), Err)?;
-            counters.done.fetch_add(file.path.metadata().map_or(0, |metadata| metadata.len()), Relaxed);
-        }
-    }
-    Ok(())
 }

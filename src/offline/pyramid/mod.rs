@@ -14,7 +14,9 @@
 mod advice;
 mod image;
 mod labels;
+mod level;
 mod options;
+mod planned;
 mod publish;
 mod replaceable;
 
@@ -42,6 +44,7 @@ use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::sync::Unpoisoned;
 use crate::words::{quoted, quoted_list};
 use image::{MultiscaleImage, NewLevel, group};
+pub(super) use level::{EarlierLevels, PlannedLevel, document_of, level};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 use publish::{Earlier, Publication};
 
@@ -189,13 +192,18 @@ impl Pyramid {
     pub fn run(&self) -> Result<PyramidSummary> {
         self.counters.begin_only_run("Pyramid", &self.publication.image.root)?;
         let _lock = self.lock.lock().unpoisoned().take();
-        self.work().map_err(|error| space::how_to_go_on(error, Some(&self.publication.staging)))
+        let staging = &self.publication.staging;
+        if let (false, Some(plan)) = (self.earlier.made, Staging::plan(staging)?) {
+            let reason = format!("holds the shards of the plan {plan}; finish or remove that first");
+            return Err(Error::conflict(staging, reason));
+        }
+        self.work(&|| self.make()).map_err(|error| space::how_to_go_on(error, Some(&self.publication.staging)))
     }
 
-    fn work(&self) -> Result<PyramidSummary> {
-        let (publication, Earlier { made, replaced, done }) = (&self.publication, &self.earlier);
-        let Publication { image, levels, .. } = publication;
-        let summary = |RepackSummary { shards_written, shards_found, chunks, bytes, .. }| PyramidSummary {
+    fn summary(&self, totals: RepackSummary) -> PyramidSummary {
+        let Publication { image, levels, .. } = &self.publication;
+        let RepackSummary { shards_written, shards_found, chunks, bytes, .. } = totals;
+        PyramidSummary {
             image: image.name.clone(),
             levels: levels.iter().map(|level| level.told.clone()).collect(),
             method: self.method(),
@@ -204,8 +212,14 @@ impl Pyramid {
             shards_found,
             chunks,
             bytes,
-            already_done: *done,
-        };
+            already_done: self.earlier.done,
+        }
+    }
+
+    /// `make`: makes all levels, in the staging folder.
+    fn work(&self, make: &dyn Fn() -> Result<RepackSummary>) -> Result<PyramidSummary> {
+        let (publication, Earlier { made, replaced, done }) = (&self.publication, &self.earlier);
+        let levels = &publication.levels;
         let mut totals = RepackSummary::default();
         if *done {
             self.counters.find_all();
@@ -213,27 +227,27 @@ impl Pyramid {
             Staging::sweep(&publication.staging);
         }
         if levels.is_empty() || *done {
-            return Ok(summary(totals));
+            return Ok(self.summary(totals));
         }
         if !made {
             publication.forget_earlier(replaced)?;
         }
         let staging = Staging::open(&publication.staging, &publication.journal, publication.options.sync)?;
         if !made {
-            totals = self.make()?;
+            totals = make()?;
             publication.announce(replaced)?;
         }
         self.counters.go_on()?;
         publication.publish(replaced)?;
         staging.finish()?;
-        Ok(summary(totals))
+        Ok(self.summary(totals))
     }
 
     /// Makes level after level, in the staging folder.
     fn make(&self) -> Result<RepackSummary> {
-        let Publication { image, staging, levels, .. } = &self.publication;
+        let levels = &self.publication.levels;
         let totals = Mutex::new(RepackSummary::default());
-        for (number, NewLevel { told, metadata, document, .. }) in levels.iter().enumerate() {
+        for (number, NewLevel { metadata, .. }) in levels.iter().enumerate() {
             let change = self.change(number)?;
             let todo: Vec<_> = change.positions()?.into_iter().map(|position| (0, position)).collect();
             let pixels = todo.iter().map(|(_, position)| change.pixel_bytes(position)).fold(0, u64::saturating_add);
@@ -241,12 +255,19 @@ impl Pyramid {
             self.counters.done.fetch_add(bytes_of(metadata).saturating_sub(pixels), Relaxed);
             let made = |_, outcome| totals.lock().unpoisoned().add(outcome);
             self.lanes(&change, todo.len())?.make(&[&change], &todo, &self.counters, made)?;
-            let (place, finest) = (Staging::place(staging, &told.path), &image.finest);
-            documents::put(&place.join(zarr3::DOCUMENT), document)?;
-            attributes::belong(&place, finest.folder(), finest.document())
-                .map_err(|error| Error::io("set the modes and owners below", place, error))?;
+            self.complete(number)?;
         }
         Ok(totals.into_inner().unpoisoned())
+    }
+
+    /// Makes a level complete whose shards are all there.
+    fn complete(&self, number: usize) -> Result<()> {
+        let Publication { image, staging, levels, .. } = &self.publication;
+        let (NewLevel { told, document, .. }, finest) = (&levels[number], &image.finest);
+        let place = Staging::place(staging, &told.path);
+        documents::put(&place.join(zarr3::DOCUMENT), document)?;
+        attributes::belong(&place, finest.folder(), finest.document())
+            .map_err(|error| Error::io("set the modes and owners below", place, error))
     }
 
     fn lanes(&self, change: &Change, shards: usize) -> Result<ShardLanes> {

@@ -1,6 +1,6 @@
 //! What levels are made, and what is told of them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use crate::config::Depth;
 use crate::config::Downsampling;
@@ -8,7 +8,8 @@ use crate::downsample::Method;
 use crate::error::{Error, Result};
 
 /// What [`Pyramid`](super::Pyramid) is to make, and with which resources.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PyramidOptions {
     /// How four pixels, or eight of two planes, become one. `None`: their mean, or of labels their mode, because others
     /// make values that no label has.

@@ -118,7 +118,7 @@ impl Publication {
 
     /// Whether the levels that the image lists are those of this call: documents say so, and that `pyramid` made them
     /// by the same method. Where files of level 0 are newer, its pixels may have changed since.
-    fn is_done(&self) -> Result<bool> {
+    pub(super) fn is_done(&self) -> Result<bool> {
         let image = &self.image;
         let said = document::read(&image.root.join(zarr3::DOCUMENT))?.unwrap_or_default();
         let mut meant = said.clone();

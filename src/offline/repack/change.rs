@@ -167,7 +167,12 @@ impl Change {
         options: &RepackOptions,
         pool: Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
-        Ok(Self { publishing: Publishing::Once, ..Self::new(source, target, None, options, pool)? })
+        Ok(Self::new(source, target, None, options, pool)?.made_once())
+    }
+
+    /// The same, whose shards others may make at the same time.
+    pub(in crate::offline) fn made_once(self) -> Self {
+        Self { publishing: Publishing::Once, ..self }
     }
 
     pub(in crate::offline) fn codec(&self) -> &Codec {
@@ -176,6 +181,14 @@ impl Change {
 
     pub(in crate::offline) fn target(&self) -> &Array {
         &self.target
+    }
+
+    pub(in crate::offline) fn source(&self) -> &Array {
+        &self.source
+    }
+
+    pub(in crate::offline) fn source_key(&self, position: &[u64]) -> String {
+        self.source.layout().file_key(position)
     }
 
     pub(in crate::offline) fn target_key(&self, position: &[u64]) -> String {
@@ -259,7 +272,10 @@ impl Change {
     pub(in crate::offline) fn sources_of(&self, position: &[u64]) -> Vec<Vec<u64>> {
         let (from, to) = (self.source.layout(), self.target.layout());
         let (first, counts) = to.chunks_of(position);
-        let (start, shape) = to.elements_of(&first, &counts);
+        let (mut start, mut shape) = to.elements_of(&first, &counts);
+        if let Some(halving) = &self.halving {
+            (start, shape) = (halving.doubled(&start), halving.doubled(&shape));
+        }
         let (first, counts) = cells(&start, &shape, &from.file_shape);
         let mut found = Vec::new();
         for_each_position(&first, &counts, |at| found.push(at.to_vec()));
@@ -268,8 +284,12 @@ impl Change {
 
     /// The positions of the new shards that may hold something, or must be there.
     pub(crate) fn positions(&self) -> Result<Vec<Vec<u64>>> {
+        self.positions_of(self.source.file_positions()?)
+    }
+
+    /// The same where these files of the source are there.
+    pub(in crate::offline) fn positions_of(&self, positions: Vec<Vec<u64>>) -> Result<Vec<Vec<u64>>> {
         let (from, to) = (self.source.layout(), self.target.layout());
-        let positions = self.source.file_positions()?;
         let as_they_are = self.work == Work::Copy && from.has_shards_as(to);
         if as_they_are && !self.keeps_empty() {
             return Ok(positions);

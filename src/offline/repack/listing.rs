@@ -15,7 +15,8 @@ use crate::offline::hierarchy::RECEIPT;
 /// The files below a folder and what they are like.
 #[derive(Debug, Default)]
 pub(super) struct FileListing {
-    lines: Vec<String>,
+    /// The hash of each line: there may be a million.
+    lines: Vec<u128>,
     /// Receipts of finished results, which are not listed.
     pub(super) receipts: Vec<PathBuf>,
 }
@@ -37,7 +38,7 @@ impl FileListing {
         for (name, Content { crc32, len }) in contents {
             match name.rsplit('/').next() == Some(RECEIPT) {
                 true => listing.receipts.push(path.join(name)),
-                false => listing.lines.push(format!("/{name}\0{len} {crc32:08x}\n")),
+                false => listing.put(&format!("/{name}\0{len} {crc32:08x}\n")),
             }
         }
         listing
@@ -89,20 +90,24 @@ impl FileListing {
     fn line(&mut self, key: &str, path: &Path) -> Result<()> {
         match look::stamp(path) {
             Ok((len, (seconds, nanoseconds))) => {
-                self.lines.push(format!("{key}\0{len} {seconds}.{nanoseconds}\n"));
+                self.put(&format!("{key}\0{len} {seconds}.{nanoseconds}\n"));
             }
             // A link that leads nowhere, or to itself, or a file that a manifest names and nobody has.
-            Err(error) if links::leads_nowhere(&error) => self.lines.push(format!("{key}\0-\n")),
+            Err(error) if links::leads_nowhere(&error) => self.put(&format!("{key}\0-\n")),
             Err(error) => return Err(Error::io("look at", path, error)),
         }
         Ok(())
+    }
+
+    fn put(&mut self, line: &str) {
+        self.lines.push(fnv::append(fnv::BASIS, line.as_bytes()));
     }
 
     /// A text that becomes another when a file does.
     pub(super) fn fingerprint(&mut self) -> String {
         self.lines.sort();
         self.lines.dedup();
-        let hash = self.lines.iter().fold(fnv::BASIS, |hash, line| fnv::append(hash, line.as_bytes()));
+        let hash = self.lines.iter().fold(fnv::BASIS, |hash, line| fnv::append(hash, &line.to_le_bytes()));
         format!("{} files {hash:032x}", self.lines.len())
     }
 }

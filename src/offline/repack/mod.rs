@@ -35,7 +35,7 @@ mod options;
 mod order;
 mod pack;
 mod places;
-mod planned;
+pub(super) mod planned;
 mod receipt;
 mod refusal;
 mod rest;

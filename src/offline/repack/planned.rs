@@ -60,7 +60,7 @@ fn refuse_by_itself(source: &Array) -> Result<()> {
 }
 
 /// Removes what nobody has finished below a folder.
-pub(super) fn sweep(folder: &Path) -> Result<()> {
+pub(in crate::offline) fn sweep(folder: &Path) -> Result<()> {
     for path in look::list(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_symlink() {

@@ -4,6 +4,7 @@
 //! .run.ome.zarr.repack/       hidden, beside the dataset that it will be or be part of
 //!     journal.json            what it shall become, of what: by this a later call knows whether it may go on here
 //!     plan.json, receipts/    only where tasks make the shards: which plan's they are, and what they have made
+//!     empty/0/c/…             the same, of levels: shards that hold nothing, which the next level need not wait for
 //!     tree/0/c/…              finished shards under their own names, the ones in the making as .name.partial
 //!     tree/…                  at the end: everything else, documents last
 //! ```
@@ -32,6 +33,9 @@ const PLAN: &str = "plan.json";
 
 /// A folder in which each of these says what it has made.
 pub(in crate::offline) const RECEIPTS: &str = "receipts";
+
+/// A folder with the names of shards that are no files, because they would hold nothing.
+const EMPTY: &str = "empty";
 
 /// What is complete here, and about to get its names in the dataset.
 pub(crate) const MARKER: &str = "publish.json";
@@ -110,6 +114,26 @@ impl Staging {
         }
     }
 
+    /// Notes that the file with this name below the tree is not made, because it would hold nothing. A task that reads
+    /// it must not wait for it.
+    pub(in crate::offline) fn put_empty(path: &Path, name: &str) -> Result<()> {
+        let place = path.join(EMPTY).join(name);
+        let failed = |error| Error::io("create", &place, error);
+        place.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+        match os::create_new(&place) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the file with this name below the tree is there; `None` where it is neither that nor known to be empty.
+    pub(in crate::offline) fn is_made(path: &Path, name: &str) -> Result<Option<bool>> {
+        if look::exists(&Self::place(path, name))? {
+            return Ok(Some(true));
+        }
+        Ok(look::exists(&path.join(EMPTY).join(name))?.then_some(false))
+    }
+
     /// Removes what a task of the plan `id` has made after the result was there.
     pub(in crate::offline) fn leave(path: &Path, id: &str) {
         if !path.join(JOURNAL).exists() && Self::plan(path).is_ok_and(|plan| plan.as_deref() == Some(id)) {
@@ -150,7 +174,7 @@ impl Staging {
     }
 
     /// Makes what tasks have left the work of one call, which goes on from there.
-    pub(super) fn adopt(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<()> {
+    pub(in crate::offline) fn adopt(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<()> {
         check_own(path)?;
         fs::create_dir_all(path).map_err(|error| Error::io("create", path, error))?;
         let text = json!({"version": 1, "synced": sync, "arrays": arrays}).to_string();
@@ -158,7 +182,7 @@ impl Staging {
     }
 
     /// Whether an earlier call has left it.
-    pub(super) fn is_left(path: &Path) -> Result<bool> {
+    pub(in crate::offline) fn is_left(path: &Path) -> Result<bool> {
         check_own(path)?;
         Ok(!known(path)?.arrays.is_empty() || Self::plan(path)?.is_some())
     }
@@ -214,7 +238,8 @@ struct Journal {
 
 /// Refuses what can't be a folder of ours: a link that was put there would have us work elsewhere.
 fn check_own(path: &Path) -> Result<()> {
-    for path in [path, &path.join("tree"), &path.join(JOURNAL), &path.join(MARKER), &path.join(PLAN)] {
+    let own = ["tree", JOURNAL, MARKER, PLAN, EMPTY].map(|name| path.join(name));
+    for path in own.iter().map(PathBuf::as_path).chain([path]) {
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
             return Err(Error::conflict(path, "is a link in the way of repack, which would work there; remove it"));
         }

@@ -1,8 +1,8 @@
 //! The file of tasks: one JSON object a line, which a process that makes one shard need not read as a whole.
 //!
 //! ```text
-//! {"shardwright_tasks": 1, "id": …, "operation": "repack", "source": …, "out": …, "arrays": 1, "tasks": 3, …}
-//! {"array": "0", "source": "0", "document": {…}, …}                  each array of the result, by its name
+//! {"shardwright_tasks": 2, "id": …, "operation": {"repack": {…}}, "source": …, "out": …, "arrays": 1, "tasks": 3, …}
+//! {"array": "0", "source": "0", "new": {…}, …}                                 each array, by its name
 //! {"task": 0, "id": "0/c/0/0/0", "array": "0", "sources": […], "bytes": …}     each shard, by its id
 //! ```
 //!
@@ -19,18 +19,32 @@ use serde_json::Value;
 use crate::config::Codec;
 use crate::error::{Error, Result};
 use crate::format::keys::is_below;
+use crate::offline::manifest::ManifestOptions;
+use crate::offline::pyramid::PyramidOptions;
 use crate::offline::repack::RepackOptions;
 use crate::words::quoted;
 
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
+/// Of a plan's id: it becomes a part of names.
+const ID_LEN: usize = 32;
 /// A longer line is none of ours.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// What the tasks of a file do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Operation {
-    Repack,
+    Repack(RepackOptions),
+    Verify,
+    Pyramid(PyramidOptions),
+    Manifest(ManifestOptions),
+}
+
+impl Operation {
+    /// Whether tasks only tell what they have found, and make no shard.
+    pub(super) fn only_reads(&self) -> bool {
+        matches!(self, Self::Verify | Self::Manifest(_))
+    }
 }
 
 /// The first line.
@@ -44,8 +58,8 @@ pub(super) struct Header {
     pub(super) version: String,
     pub(super) operation: Operation,
     pub(super) source: PathBuf,
+    /// What is made. Of what changes the source, or makes nothing, the source.
     pub(super) out: PathBuf,
-    pub(super) options: RepackOptions,
     pub(super) arrays: u64,
     /// Of this file.
     pub(super) tasks: u64,
@@ -53,29 +67,67 @@ pub(super) struct Header {
     pub(super) of: u64,
 }
 
-/// An array of the result.
+/// An array whose shards are made, or looked at.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ArrayLine {
     pub(super) array: String,
-    /// The array that it is made of, below the source.
+    /// The array that is read, below the source.
     pub(super) source: String,
     /// The document of that, as it was.
     pub(super) described: SourceKey,
-    pub(super) document: Value,
-    pub(super) codec: Codec,
+    /// What is made of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) new: Option<NewArray>,
+    /// What its writer says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) said: Option<Value>,
 }
 
-/// A shard of the result.
+/// What an array becomes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewArray {
+    pub(super) document: Value,
+    pub(super) codec: Codec,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) level: Option<LevelLine>,
+}
+
+/// What a level is to the one before.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LevelLine {
+    /// By what each dimension is smaller.
+    pub(super) steps: Vec<u64>,
+    /// Its name, unless it is level 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<String>,
+    /// The document of the level that goes when this one comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) replaces: Option<SourceKey>,
+}
+
+impl ArrayLine {
+    /// The level that it is made of.
+    pub(super) fn before(&self) -> Option<&String> {
+        self.new.as_ref()?.level.as_ref()?.before.as_ref()
+    }
+}
+
+/// A shard that is made, or looked at.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskLine {
     pub(super) task: u64,
-    /// Its key below the result.
+    /// Its key below the result, or the dataset.
     pub(super) id: String,
     pub(super) array: String,
-    /// The files that it is made of.
+    /// The files of the source that are read.
     pub(super) sources: Vec<SourceKey>,
+    /// The ids of tasks whose shards are read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) inputs: Vec<String>,
     /// Their bytes.
     pub(super) bytes: u64,
 }
@@ -132,6 +184,9 @@ impl TaskFile {
             let reason = format!("was planned by version {theirs}, and this is {ours}; plan it again, or run that one");
             return Err(Error::unsupported(path, reason));
         }
+        if header.id.len() != ID_LEN || !header.id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(Error::format(path, format!("its id {} is none", quoted(&header.id))));
+        }
         Ok(Self { path: path.to_path_buf(), header, body: line.len() as u64 + 1, end })
     }
 
@@ -143,8 +198,8 @@ impl TaskFile {
         };
         let missing = || Error::format(&self.path, format!("has no array {}, which a task in it names", quoted(name)));
         let line: ArrayLine = parse(&self.find(order)?.ok_or_else(missing)?, &self.path)?;
-        let names = [&line.array, &line.source, &line.described.0];
-        let outside = names.into_iter().find(|name| !name.is_empty() && !is_below(name));
+        let names = [&line.array, &line.source, &line.described.0].into_iter();
+        let outside = names.chain(line.before()).find(|name| !name.is_empty() && !is_below(name));
         outside.map_or(Ok(()), |name| Err(self.outside(name)))?;
         Ok(line)
     }
@@ -164,6 +219,11 @@ impl TaskFile {
             return Err(Error::not_found(&self.path, reason));
         };
         self.checked(parse(&line, &self.path)?)
+    }
+
+    /// A folder beside it in which tasks that only read say what they have found.
+    pub(super) fn answers(&self) -> PathBuf {
+        self.path.with_file_name(format!("answers-{}", &self.header.id[..ID_LEN / 2]))
     }
 
     /// All tasks, one after the other.
@@ -198,10 +258,15 @@ impl TaskFile {
 
     /// A file of tasks is input: it names nothing outside of the datasets in its first line.
     fn checked(&self, line: TaskLine) -> Result<TaskLine> {
-        let names = line.sources.iter().map(|source| &source.0).chain([&line.id]);
+        let names = line.sources.iter().map(|source| &source.0).chain(&line.inputs).chain([&line.id]);
         let outside = names.into_iter().find(|name| !is_below(name));
         outside.map_or(Ok(()), |name| Err(self.outside(name)))?;
         Ok(line)
+    }
+
+    /// It is not what was planned.
+    pub(super) fn is_other(&self) -> Error {
+        Error::format(&self.path, "is not what was planned")
     }
 
     fn outside(&self, name: &str) -> Error {

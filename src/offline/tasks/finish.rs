@@ -1,189 +1,313 @@
-//! The end of all tasks: sees that every shard is there, and makes the result of them.
+//! The end of all tasks: sees that what each has made or found is there, and is the operation itself, which takes that
+//! in place of doing it.
 
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::ThreadPool;
-use rayon::prelude::*;
 use serde::Serialize;
 
-use super::file::{Header, TaskFile, TaskLine};
-use super::plan::{TaskPlan, key_in, put_line, refuse_changed};
-use super::receipt::{MadeShard, Receipts, outcome_of};
+use super::file::{Header, Operation, TaskFile, TaskLine};
+use super::look::{LookAt, Looked, Seen};
+use super::plan::{Planned, TaskPlan, put_line, refuse_changed};
+use super::receipt::Receipts;
 use crate::error::{Error, Result};
 use crate::fs as os;
-use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
-use crate::offline::repack::{Repack, ShardOutcome, Staging};
+use crate::offline::answers::Answers;
+use crate::offline::manifest::{ManifestSummary, WriteManifest};
+use crate::offline::progress::{Progress, ProgressCounters, pool};
+use crate::offline::pyramid::{EarlierLevels, Pyramid, PyramidSummary};
+use crate::offline::repack::{Repack, RepackSummary, ShardOutcome, Staging};
+use crate::offline::verify::{Verification, Verify, VerifyOptions};
 
 /// Ids that a summary names.
 const NAMES_MAX: usize = 20;
 
 /// What became of all tasks.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TasksSummary {
     /// Tasks of the plan.
     pub tasks: u64,
-    /// How many of their shards are not there, or not what was made. If there are any, there is no result yet.
+    /// How many of their shards are not there, not what was made, or not read. If there are any, there is no result
+    /// yet.
     pub missing: u64,
     /// The first of them, by their ids: at most 20.
     pub missing_ids: Vec<String>,
     /// A file of tasks with nothing but these.
     pub missing_tasks: Option<PathBuf>,
-    /// Shards that were made twice: a task ran again after it had ended, or twice at once.
+    /// Shards that were made or read twice: a task ran again after it had ended, or twice at once.
     pub redone: u64,
-    /// Shards in the result.
+    /// Shards that were made, or read.
     pub shards: u64,
-    /// Bytes of these.
+    /// Bytes of the chunks of these, as they are stored, where they were made.
     pub bytes: u64,
     /// The result was there.
     pub already_done: bool,
+    /// What the operation tells; of a repacking, there is nothing else to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<TasksReport>,
 }
 
-/// The number of an array, and what became of one of its shards.
-type MadeOf = (usize, ShardOutcome);
+/// What an operation tells whose tasks are finished.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum TasksReport {
+    /// Of [`Verify`].
+    Verification(Verification),
+    /// Of [`Pyramid`].
+    Pyramid(PyramidSummary),
+    /// Of [`WriteManifest`].
+    Manifest(ManifestSummary),
+}
 
-/// Makes the result of what tasks have made.
+/// Makes the result of what tasks have made or found.
 #[derive(Debug)]
 pub struct FinishTasks {
     file: TaskFile,
-    repack: Repack,
+    end: End,
     /// The arrays of the ids in the file.
     arrays: Vec<u32>,
     pool: ThreadPool,
     counters: ProgressCounters,
 }
 
-controls!(FinishTasks);
+/// What there is to do.
+#[derive(Debug)]
+enum End {
+    /// Nothing, as it was done.
+    DoneRepack(Box<Repack>),
+    DonePyramid(Box<Pyramid>),
+    /// Shards of these are made.
+    Make(Planned),
+    /// The shards of arrays with these names were read.
+    Verify(Verify, Vec<String>),
+    Manifest(Box<WriteManifest>, Vec<String>),
+}
 
 impl FinishTasks {
+    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call. It is for
+    /// good: what goes on from there is a new one.
+    pub fn stop(&self) {
+        self.counters.stop();
+        match &self.end {
+            End::Verify(verify, _) => verify.stop(),
+            End::Manifest(manifest, _) => manifest.stop(),
+            End::DoneRepack(_) | End::DonePyramid(_) | End::Make(_) => {}
+        }
+    }
+
+    /// How many tasks [`run`](Self::run) has looked at; for another thread to ask.
+    pub fn progress(&self) -> Progress {
+        self.counters.progress()
+    }
+
     /// Opens the file of tasks at `path`, and looks at the dataset and the result as the plan did. `workers`: threads
-    /// that look at shards, 0 for one for each core.
+    /// that look at shards, and with which a dataset is checked; 0 for one for each core.
     ///
     /// # Errors
     ///
-    /// As for [`RunTasks::open`](super::RunTasks::open) and [`TaskPlan::repack`]; [`Error::Conflict`] when what would
+    /// As for [`RunTasks::open`](super::RunTasks::open) and those of [`TaskPlan`]; [`Error::Conflict`] when what would
     /// be planned now is not what the file says: the source was changed.
     pub fn new(path: impl AsRef<Path>, workers: usize) -> Result<Self> {
         let file = TaskFile::open(path.as_ref())?;
-        let Header { source, out, options, tasks, of, .. } = &file.header;
+        let Header { operation, tasks, of, .. } = &file.header;
         if tasks != of {
             let reason = "has only those tasks that were missing; finish the file of the whole plan";
             return Err(Error::format(path, reason));
         }
         let (pool, counters) = (pool(workers)?, ProgressCounters::of(*tasks));
-        let plan = TaskPlan::repack(source, out, options);
-        if let Err(Error::Exists { .. }) = &plan {
-            let repack = Repack::new(source, Some(out), options)?;
-            return Ok(Self { file, repack, arrays: Vec::new(), pool, counters });
+        let (end, arrays) = match operation {
+            Operation::Repack(_) => Self::repack(&file)?,
+            Operation::Pyramid(_) => Self::pyramid(&file)?,
+            Operation::Verify | Operation::Manifest(_) => Self::readings(&file, workers)?,
+        };
+        Ok(Self { file, end, arrays, pool, counters })
+    }
+
+    fn repack(file: &TaskFile) -> Result<(End, Vec<u32>)> {
+        let Header { operation: Operation::Repack(options), source, out, .. } = &file.header else {
+            return Err(file.is_other());
+        };
+        match TaskPlan::repack(source, out, options) {
+            Err(Error::Exists { .. }) => {
+                let repack = Repack::new(source, Some(out), options)?;
+                Ok((End::DoneRepack(Box::new(repack)), Vec::new()))
+            }
+            plan => same_plan(plan?, file).map(|(planned, arrays)| (End::Make(planned), arrays)),
         }
-        let plan = plan?;
-        if !plan.is_of(&file.header) {
-            let reason = "is not what it was when the tasks were planned; plan them again, to another output";
-            return Err(Error::conflict(source, reason));
+    }
+
+    fn pyramid(file: &TaskFile) -> Result<(End, Vec<u32>)> {
+        let Header { operation: Operation::Pyramid(options), source, .. } = &file.header else {
+            return Err(file.is_other());
+        };
+        let pyramid = Pyramid::new(source, options)?;
+        // Of a call that may replace levels, those that are there are not the result, unless they have come since.
+        let is_done = || -> Result<bool> {
+            let lines = file.arrays()?;
+            let has_names = lines.iter().map(|line| line.has_its_name(source)).collect::<Result<Vec<_>>>()?;
+            Ok(has_names.into_iter().all(|has_name| has_name) && pyramid.has_levels()?)
+        };
+        match pyramid.earlier() {
+            EarlierLevels::Complete => Ok((End::Make(Planned::Pyramid(Box::new(pyramid), Vec::new())), Vec::new())),
+            earlier if earlier == EarlierLevels::Done || is_done()? => {
+                Ok((End::DonePyramid(Box::new(pyramid)), Vec::new()))
+            }
+            _ => {
+                let (planned, arrays) = same_plan(TaskPlan::of_pyramid(pyramid)?, file)?;
+                Ok((End::Make(planned), arrays))
+            }
         }
-        let (repack, ids) = plan.into_parts();
-        let arrays = ids.into_iter().map(|(_, array)| array).collect();
-        Ok(Self { file, repack, arrays, pool, counters })
+    }
+
+    fn readings(file: &TaskFile, workers: usize) -> Result<(End, Vec<u32>)> {
+        let Header { operation, source, out, .. } = &file.header;
+        let plan = match operation {
+            Operation::Manifest(options) => TaskPlan::manifest(source, Some(out), options)?,
+            _ => TaskPlan::verify(source)?,
+        };
+        let (Planned::Readings(names), arrays) = same_plan(plan, file)? else { return Err(file.is_other()) };
+        let end = match operation {
+            Operation::Manifest(options) => {
+                End::Manifest(Box::new(WriteManifest::new(source, Some(out), options)?), names)
+            }
+            _ => End::Verify(Verify::new(source, &VerifyOptions { workers })?, names),
+        };
+        Ok((end, arrays))
     }
 
     /// Sees that the shard of every task is there, with the length and the index that its receipt says and, if it was
-    /// touched since, the same bytes; then writes everything else, documents last, and gives the result its name. What
-    /// is not what was made is removed, so that its task can run again.
+    /// touched since, the same bytes; then makes everything else, documents last, and gives the result its name. What
+    /// is not what was made is removed, so that its task can run again. Where shards were only read, each must have
+    /// been, and then the operation is run, which takes what was found; at its end, that is removed.
     ///
     /// Where shards are missing, there is no result: they are in the summary, and beside the file of tasks is one with
     /// their tasks, whose name ends in `.missing.jsonl`.
     ///
     /// # Errors
     ///
-    /// As for [`Repack::run`].
+    /// As for the `run` of the operation.
     pub fn run(&self) -> Result<TasksSummary> {
-        let tasks = self.file.header.tasks;
-        if self.repack.is_done() {
-            let summary = self.repack.finish_planned(&[])?;
-            let (shards, already_done) = (summary.shards_found, true);
-            return Ok(TasksSummary { tasks, shards, already_done, ..TasksSummary::default() });
+        match &self.end {
+            End::DoneRepack(repack) => {
+                let shards = repack.finish_planned(&[])?.shards_found;
+                Ok(TasksSummary { shards, already_done: true, ..self.summary() })
+            }
+            End::DonePyramid(pyramid) => {
+                Staging::leave(pyramid.places().1, &self.file.header.id);
+                Ok(self.of_pyramid(pyramid.done_summary()))
+            }
+            End::Make(planned) => self.make(planned),
+            End::Verify(verify, names) => {
+                let report = |answers: &Answers| verify.run_with(Some(answers)).map(TasksReport::Verification);
+                self.read(names, &report)
+            }
+            End::Manifest(manifest, names) => {
+                let report = |answers: &Answers| manifest.run_with(Some(answers)).map(TasksReport::Manifest);
+                self.read(names, &report)
+            }
         }
-        let (_, _, staging) = self.repack.places();
+    }
+
+    fn summary(&self) -> TasksSummary {
+        TasksSummary { tasks: self.file.header.tasks, ..TasksSummary::default() }
+    }
+
+    fn of_pyramid(&self, told: PyramidSummary) -> TasksSummary {
+        let (shards, bytes, already_done) = (told.shards_written, told.bytes, told.already_done);
+        TasksSummary { shards, bytes, already_done, report: Some(TasksReport::Pyramid(told)), ..self.summary() }
+    }
+
+    /// Finishes what is made of shards.
+    fn make(&self, planned: &Planned) -> Result<TasksSummary> {
+        let staging = match planned {
+            Planned::Pyramid(pyramid, _) => pyramid.places().1,
+            Planned::Repack(repack) => repack.places().2,
+            Planned::Readings(_) => return Err(self.file.is_other()),
+        };
         let plan = &self.file.header.id;
         if let Some(other) = Staging::plan(staging)?.filter(|found| found != plan) {
             let reason = format!("holds the shards of another plan, {other}; finish or remove that first");
             return Err(Error::conflict(staging, reason));
         }
+        if let Planned::Pyramid(pyramid, _) = planned
+            && pyramid.earlier() == EarlierLevels::Complete
+        {
+            return Ok(self.of_pyramid(pyramid.finish_planned(&[])?));
+        }
         let held = Staging::hold(staging)?;
         let receipts = Receipts::read(staging, plan)?;
-        let (made, missing) = self.look(&receipts)?;
-        let out = &self.file.header.out;
-        if !missing.is_empty() && out.exists() {
-            // Another call has made it meanwhile.
-            return Ok(TasksSummary { tasks, already_done: true, ..TasksSummary::default() });
+        let Looked { made, missing } = self.look_at(LookAt::Made(&planned.changes()?, &receipts))?;
+        if !missing.is_empty() && self.is_made_meanwhile(planned)? {
+            return Ok(TasksSummary { already_done: true, ..self.summary() });
         }
         if held.is_some() && !missing.is_empty() {
             Staging::reopen(staging)?;
         }
         drop(held);
-        let mut summary = TasksSummary { tasks, redone: receipts.redone, ..TasksSummary::default() };
-        summary.missing = missing.len() as u64;
-        let missing_file = self.file.path.with_extension("missing.jsonl");
-        if missing.is_empty() {
-            let repacked = self.repack.finish_planned(&made)?;
-            (summary.shards, summary.bytes) = (repacked.shards_written, repacked.bytes);
-            // Of an earlier call, which had not all of them.
-            let _ = fs::remove_file(missing_file);
-            return Ok(summary);
+        let redone = receipts.redone;
+        drop(receipts);
+        if !missing.is_empty() {
+            return self.missing(missing, redone);
         }
-        summary.missing_ids = missing.iter().take(NAMES_MAX).map(|task| task.id.clone()).collect();
-        self.write_missing(&missing_file, missing)?;
-        summary.missing_tasks = Some(missing_file);
-        Ok(summary)
+        let summary = match planned {
+            Planned::Pyramid(pyramid, _) => {
+                let made: Vec<ShardOutcome> = made.into_iter().map(|(_, outcome)| outcome).collect();
+                self.of_pyramid(pyramid.finish_planned(&made)?)
+            }
+            Planned::Repack(repack) => {
+                let RepackSummary { shards_written: shards, bytes, .. } = repack.finish_planned(&made)?;
+                TasksSummary { shards, bytes, ..self.summary() }
+            }
+            Planned::Readings(_) => return Err(self.file.is_other()),
+        };
+        self.none_is_missing();
+        Ok(TasksSummary { redone, ..summary })
     }
 
-    /// What became of each task's shard, and the tasks whose shards are missing.
-    fn look(&self, receipts: &Receipts) -> Result<(Vec<MadeOf>, Vec<TaskLine>)> {
-        const BATCH: usize = 4096;
-        let (mut made, mut missing, mut seen) = (Vec::new(), Vec::new(), 0);
-        let mut tasks = self.file.tasks()?;
-        let planned = self.repack.planned()?;
-        loop {
-            let batch = tasks.by_ref().take(BATCH).collect::<Result<Vec<_>>>()?;
-            let Some(arrays) = self.arrays.get(seen..seen + batch.len()).filter(|_| !batch.is_empty()) else { break };
-            let look = |(task, array): (&TaskLine, &u32)| -> Result<Option<MadeOf>> {
-                self.counters.go_on()?;
-                refuse_changed(&self.file.header.source, &task.sources)?;
-                self.counters.done.fetch_add(1, Relaxed);
-                let (Some(known), planned) = (receipts.of(&task.id), &planned[*array as usize]) else {
-                    return Ok(None);
-                };
-                let change = planned.change;
-                let position =
-                    change.target_position(key_in(&task.id, planned.name)).filter(|_| planned.name == task.array);
-                let position = position.ok_or_else(|| Error::format(&self.file.path, "is not what was planned"))?;
-                match MadeShard::is_as(known, change.target(), &position) {
-                    Ok(Some(true)) => Ok(Some((*array as usize, outcome_of(known)))),
-                    Ok(None) => Ok(None),
-                    Ok(Some(false)) | Err(Error::Format { .. }) => {
-                        // Of those of a plan, nobody but its tasks has put anything there.
-                        let _ = fs::remove_file(change.target_path(&position));
-                        Ok(None)
-                    }
-                    Err(error) => Err(error),
-                }
-            };
-            let found = self.pool.install(|| batch.par_iter().zip(arrays).map(look).collect::<Result<Vec<_>>>())?;
-            seen += batch.len();
-            for (task, outcome) in batch.into_iter().zip(found) {
-                match outcome {
-                    Some(outcome) => made.push(outcome),
-                    None => missing.push(task),
-                }
-            }
+    /// Whether another call has made the result of a repacking meanwhile.
+    fn is_made_meanwhile(&self, planned: &Planned) -> Result<bool> {
+        Ok(matches!(planned, Planned::Repack(_)) && self.file.header.out.exists())
+    }
+
+    /// Runs an operation of which shards of the arrays with these names were read.
+    fn read(&self, names: &[String], report: &dyn Fn(&Answers) -> Result<TasksReport>) -> Result<TasksSummary> {
+        let folder = self.file.answers();
+        let answers = Answers::read(&folder, &self.file.header.id)?;
+        let Looked { missing, .. } = self.look_at(LookAt::Read(names, &answers))?;
+        if !missing.is_empty() {
+            return self.missing(missing, answers.repeated);
         }
-        if seen != self.arrays.len() {
-            return Err(Error::format(&self.file.path, "lacks tasks of its plan; it was cut off or changed"));
-        }
-        Ok((made, missing))
+        let report = Some(report(&answers)?);
+        os::remove_folder(&folder)?;
+        self.none_is_missing();
+        let (shards, redone) = (self.file.header.tasks, answers.repeated);
+        Ok(TasksSummary { shards, redone, report, ..self.summary() })
+    }
+
+    fn look_at(&self, at: LookAt<'_>) -> Result<Looked> {
+        let seen = Seen { file: &self.file, arrays: &self.arrays, counters: &self.counters };
+        self.pool.install(|| seen.look(&at))
+    }
+
+    /// Removes what an earlier call has written, which had not all of them.
+    fn none_is_missing(&self) {
+        let _ = fs::remove_file(self.missing_file());
+    }
+
+    fn missing_file(&self) -> PathBuf {
+        self.file.path.with_extension("missing.jsonl")
+    }
+
+    fn missing(&self, missing: Vec<TaskLine>, redone: u64) -> Result<TasksSummary> {
+        let count = missing.len() as u64;
+        let missing_ids = missing.iter().take(NAMES_MAX).map(|task| task.id.clone()).collect();
+        let file = self.missing_file();
+        self.write_missing(&file, missing)?;
+        Ok(TasksSummary { missing: count, missing_ids, missing_tasks: Some(file), redone, ..self.summary() })
     }
 
     /// Writes a file of tasks with nothing but these.
@@ -199,4 +323,16 @@ impl FinishTasks {
         file.flush().map_err(failed)?;
         os::rename(&partial, path, false)
     }
+}
+
+/// What is planned now, if it is what was planned then.
+fn same_plan(plan: TaskPlan, file: &TaskFile) -> Result<(Planned, Vec<u32>)> {
+    if !plan.is_of(&file.header) {
+        // Which of its files it is, is worth a look at all.
+        let source = &file.header.source;
+        file.tasks()?.try_for_each(|task| refuse_changed(source, &task?.sources))?;
+        let reason = "is not what it was when the tasks were planned; plan them again, to another output";
+        return Err(Error::conflict(source, reason));
+    }
+    Ok(plan.into_parts())
 }

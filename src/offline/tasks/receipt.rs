@@ -11,11 +11,12 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use super::file::TaskLine;
+use super::file::{SourceKey, TaskLine};
 use crate::error::{Error, Result};
 use crate::fnv;
 use crate::format::index::Range;
 use crate::fs::{look, system};
+use crate::offline::answers::time_text;
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
@@ -35,9 +36,11 @@ pub enum TaskOutcome {
     Empty,
     /// The whole result is there; the task was not looked at.
     Finished,
+    /// The shard was read, and what was found is noted beside the file of tasks. Nothing is made.
+    Read,
 }
 
-/// What a task has made.
+/// What a task has made, or read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TaskReceipt {
@@ -45,7 +48,7 @@ pub struct TaskReceipt {
     pub plan: String,
     /// The task's number in the file that named it.
     pub task: u64,
-    /// The task's id: the key of its shard below the result.
+    /// The task's id: the key of its shard below the result, or the dataset.
     pub id: String,
     /// What became of it.
     pub outcome: TaskOutcome,
@@ -55,9 +58,9 @@ pub struct TaskReceipt {
     pub chunks: u64,
     /// When the file was changed last, in seconds since 1970.
     pub modified: String,
-    /// CRC-32C of the places of all chunks, as the shard's index says them.
+    /// CRC-32C of the places of all chunks, as the shard's index says them. 0 where nothing is made.
     pub index_crc32c: u32,
-    /// CRC-32C of the file.
+    /// CRC-32C of the file. 0 where nothing is made.
     pub crc32c: u32,
     /// How long the task took.
     pub seconds: f64,
@@ -87,6 +90,12 @@ impl TaskReceipt {
         let modified = time_text(made.file.stamp().1);
         Self { bytes, chunks, modified, index_crc32c, crc32c, ..Self::without_file(plan, task, outcome) }
     }
+
+    /// Of a file of the source that was read.
+    pub(super) fn of_read(plan: &str, task: &TaskLine, (file, chunks): (&SourceKey, u64)) -> Self {
+        let SourceKey(_, bytes, modified) = file;
+        Self { bytes: *bytes, chunks, modified: modified.clone(), ..Self::without_file(plan, task, TaskOutcome::Read) }
+    }
 }
 
 /// A finished shard, looked at.
@@ -100,48 +109,75 @@ pub(super) struct MadeShard {
 impl MadeShard {
     /// The shard at a position, read as a whole.
     pub(super) fn read(target: &Array, position: &[u64]) -> Result<Option<Self>> {
-        let Some((file, chunks, index_crc32c)) = Self::index_of(target, position)? else { return Ok(None) };
+        let Some((file, Chunks { count: chunks, sum: index_crc32c, .. })) = Self::index_of(target, position)? else {
+            return Ok(None);
+        };
         let crc32c = crc32c_of(&file)?;
         Ok(Some(Self { file, chunks, index_crc32c, crc32c }))
     }
 
     /// The same by its index alone.
-    fn index_of(target: &Array, position: &[u64]) -> Result<Option<(ShardFile, u64, u32)>> {
+    fn index_of(target: &Array, position: &[u64]) -> Result<Option<(ShardFile, Chunks)>> {
         let Some(file) = target.open_file(position)? else { return Ok(None) };
         if !target.layout().has_index() {
-            return Ok(Some((file, 1, 0)));
+            let bytes = file.len();
+            return Ok(Some((file, Chunks { count: 1, bytes, sum: 0 })));
         }
         let index = target.read_index(&file, position, None)?;
         if let Some(reason) = index.broken().next() {
             return Err(Error::format(file.path(), reason));
         }
-        let (chunks, sum) = sum_of(&index);
-        Ok(Some((file, chunks, sum)))
+        let chunks = Chunks::of(&index);
+        Ok(Some((file, chunks)))
     }
 
-    /// Whether the shard at a position is what a receipt says, read as a whole only if it was touched since; `None`
-    /// where it is not there.
-    pub(super) fn is_as(known: &KnownReceipt, target: &Array, position: &[u64]) -> Result<Option<bool>> {
-        if known.outcome == TaskOutcome::Empty {
-            return Ok(Some(target.open_file(position)?.is_none()));
+    /// Whether the shard at a position is what a receipt says, read as a whole only if it was touched since.
+    pub(super) fn is_as(known: &KnownReceipt, target: &Array, position: &[u64]) -> Result<MadeIs> {
+        if matches!(known.outcome, TaskOutcome::Empty | TaskOutcome::Finished | TaskOutcome::Read) {
+            let is_there = target.open_file(position)?.is_some();
+            return Ok(if is_there { MadeIs::Other } else { MadeIs::So(ShardOutcome::Empty) });
         }
-        let Some((file, _, sum)) = Self::index_of(target, position)? else { return Ok(None) };
+        let Some((file, Chunks { count: chunks, bytes, sum })) = Self::index_of(target, position)? else {
+            return Ok(MadeIs::Gone);
+        };
         let (len, time) = file.stamp();
-        let is_so = len == known.bytes && sum == known.index_crc32c;
-        Ok(Some(is_so && (time_text(time) == known.modified || crc32c_of(&file)? == known.crc32c)))
+        let is_so = len == known.bytes
+            && sum == known.index_crc32c
+            && (time_text(time) == known.modified || crc32c_of(&file)? == known.crc32c);
+        Ok(if is_so { MadeIs::So(ShardOutcome::Written { chunks, bytes }) } else { MadeIs::Other })
     }
 }
 
-fn sum_of(index: &Index) -> (u64, u32) {
-    let (mut chunks, mut sum) = (0, 0);
-    for (entry, range) in index.entries() {
-        let Ok(Range { offset, nbytes }) = range else { continue };
-        chunks += 1;
-        for number in [entry, offset, nbytes] {
-            sum = crc32c::crc32c_append(sum, &number.to_le_bytes());
+/// What became of a shard since its receipt was written.
+pub(super) enum MadeIs {
+    Gone,
+    Other,
+    /// What the receipt says, which is this.
+    So(ShardOutcome),
+}
+
+/// What an index says of all chunks.
+struct Chunks {
+    count: u64,
+    /// As they are stored.
+    bytes: u64,
+    /// CRC-32C of their places.
+    sum: u32,
+}
+
+impl Chunks {
+    fn of(index: &Index) -> Self {
+        let mut all = Self { count: 0, bytes: 0, sum: 0 };
+        for (entry, range) in index.entries() {
+            let Ok(Range { offset, nbytes }) = range else { continue };
+            all.count += 1;
+            all.bytes = all.bytes.saturating_add(nbytes);
+            for number in [entry, offset, nbytes] {
+                all.sum = crc32c::crc32c_append(all.sum, &number.to_le_bytes());
+            }
         }
+        all
     }
-    (chunks, sum)
 }
 
 fn crc32c_of(file: &ShardFile) -> Result<u32> {
@@ -156,11 +192,6 @@ fn crc32c_of(file: &ShardFile) -> Result<u32> {
     Ok(sum)
 }
 
-/// A time of change as it stands in files of tasks and receipts.
-pub(super) fn time_text((seconds, nanoseconds): (i64, i64)) -> String {
-    format!("{seconds}.{nanoseconds:09}")
-}
-
 /// The receipts of one process.
 #[derive(Debug)]
 pub(super) struct ReceiptLog {
@@ -169,15 +200,14 @@ pub(super) struct ReceiptLog {
 }
 
 impl ReceiptLog {
-    pub(super) fn new(staging: &Path) -> Result<Self> {
-        let folder = staging.join(RECEIPTS);
-        let random = system::random_number().map_err(|error| Error::io("create", &folder, error))?;
+    pub(super) fn new(folder: &Path) -> Result<Self> {
+        let random = system::random_number().map_err(|error| Error::io("create", folder, error))?;
         Ok(Self { path: folder.join(format!("{}-{random:016x}.jsonl", std::process::id())), file: Mutex::default() })
     }
 
-    pub(super) fn add(&self, receipt: &TaskReceipt) -> Result<()> {
+    pub(super) fn add(&self, line: &impl Serialize) -> Result<()> {
         let failed = |error: std::io::Error| Error::io("write", &self.path, error);
-        let mut line = serde_json::to_vec(receipt).map_err(|error| failed(error.into()))?;
+        let mut line = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         let mut file = self.file.lock().unpoisoned();
         let open = || {
@@ -195,9 +225,8 @@ impl ReceiptLog {
 /// What of a receipt is compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct KnownReceipt {
-    pub(super) outcome: TaskOutcome,
-    pub(super) bytes: u64,
-    pub(super) chunks: u64,
+    outcome: TaskOutcome,
+    bytes: u64,
     modified: String,
     index_crc32c: u32,
     crc32c: u32,
@@ -231,8 +260,8 @@ impl Receipts {
     }
 
     fn add(&mut self, receipt: TaskReceipt) {
-        let TaskReceipt { id, outcome, bytes, chunks, modified, index_crc32c, crc32c, .. } = receipt;
-        let new = KnownReceipt { outcome, bytes, chunks, modified, index_crc32c, crc32c };
+        let TaskReceipt { id, outcome, bytes, modified, index_crc32c, crc32c, .. } = receipt;
+        let new = KnownReceipt { outcome, bytes, modified, index_crc32c, crc32c };
         // What was made first has the name, whatever came later; one that was removed was made again.
         if let Some(old) = self.known.insert(key(&id), new)
             && outcome == TaskOutcome::Written
@@ -249,13 +278,4 @@ impl Receipts {
 
 fn key(id: &str) -> u128 {
     fnv::append(fnv::BASIS, id.as_bytes())
-}
-
-/// What became of a shard, for the summary of a repacking.
-pub(super) fn outcome_of(known: &KnownReceipt) -> ShardOutcome {
-    let (chunks, bytes) = (known.chunks, known.bytes);
-    match known.outcome {
-        TaskOutcome::Empty | TaskOutcome::Finished => ShardOutcome::Empty,
-        TaskOutcome::Written | TaskOutcome::Found => ShardOutcome::Written { chunks, bytes },
-    }
 }

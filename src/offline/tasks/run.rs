@@ -1,22 +1,29 @@
 //! Runs tasks: one shard after the other, each made as if nobody else were there, and named once.
 
 use std::collections::HashMap;
+use std::io::{self, ErrorKind::WouldBlock};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rayon::ThreadPool;
+use serde::Serialize;
 
-use super::file::{SourceKey, TaskFile, TaskLine, TaskName};
+use super::file::{ArrayLine, LevelLine, NewArray, Operation, SourceKey, TaskFile, TaskLine, TaskName};
 use super::plan::{key_in, refuse_changed};
 use super::receipt::{MadeShard, ReceiptLog, TaskOutcome, TaskReceipt};
 use crate::error::{Error, Result};
-use crate::fs::links;
+use crate::fs::{self as os, links};
+use crate::offline::answers::Answered;
 use crate::offline::array::Array;
+use crate::offline::manifest::ShardChunks;
 use crate::offline::progress::{Progress, ProgressCounters, Tally, controls, pool};
-use crate::offline::repack::{Change, RepackOptions, ShardLanes, ShardOutcome, Staging};
+use crate::offline::pyramid;
+use crate::offline::repack::{Change, RECEIPTS, RepackOptions, ShardLanes, ShardOutcome, Staging};
+use crate::offline::verify::ShardChecker;
 use crate::sync::Unpoisoned;
+use crate::words::quoted;
 
 /// With which resources tasks are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +43,11 @@ impl Default for TaskOptions {
 
 /// Runs tasks of a file that a [`TaskPlan`](super::TaskPlan) has written.
 ///
-/// A task opens what its line names and nothing else: no folder is listed and no lock is taken. It may be run twice,
-/// also at the same time and on several machines: the same bytes come of it, and the first file that is whole and read
-/// back has the name.
+/// A task opens what its line names and nothing else, and takes no lock; only the first ones of a plan look once
+/// whether the folder of the result is empty. It may be run twice, also at the same time and on several machines: the
+/// same bytes come of it, and the first file that is whole and read back has the name. Where nothing is made, what a
+/// task has found stands in a folder beside the file of tasks, `answers-…`, which
+/// [`FinishTasks`](super::FinishTasks) removes.
 ///
 /// ```no_run
 /// use shardwright::offline::{RunTasks, TaskName, TaskOptions};
@@ -55,16 +64,27 @@ pub struct RunTasks {
     options: TaskOptions,
     pool: Arc<ThreadPool>,
     /// Arrays that tasks have needed so far.
-    arrays: Mutex<HashMap<String, Arc<OpenedArray>>>,
+    arrays: Mutex<HashMap<String, Arc<Opened>>>,
     log: ReceiptLog,
     counters: ProgressCounters,
 }
 
-/// An array of which tasks make shards.
+/// An array and what tasks do with its shards.
 #[derive(Debug)]
-struct OpenedArray {
-    change: Change,
-    chunks_at_once: usize,
+struct Opened {
+    line: ArrayLine,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// They make those of another.
+    Make {
+        change: Box<Change>,
+        chunks_at_once: usize,
+    },
+    Check(ShardChecker),
+    List(Array),
 }
 
 controls!(RunTasks);
@@ -79,9 +99,15 @@ impl RunTasks {
     pub fn open(path: impl AsRef<Path>, options: &TaskOptions) -> Result<Self> {
         let file = TaskFile::open(path.as_ref())?;
         links::enter(&file.header.source);
-        let staging = Staging::beside(&file.header.out);
-        let (log, pool) = (ReceiptLog::new(&staging)?, Arc::new(pool(options.workers)?));
-        let (options, arrays, counters) = (options.clone(), Mutex::default(), ProgressCounters::default());
+        let out = &file.header.out;
+        let (staging, log) = match &file.header.operation {
+            Operation::Repack(_) => (Staging::beside(out), None),
+            Operation::Pyramid(_) => (os::hidden(out, "pyramid"), None),
+            Operation::Verify | Operation::Manifest(_) => (PathBuf::new(), Some(file.answers())),
+        };
+        let log = ReceiptLog::new(&log.unwrap_or_else(|| staging.join(RECEIPTS)))?;
+        let (options, pool) = (options.clone(), Arc::new(pool(options.workers)?));
+        let (arrays, counters) = (Mutex::default(), ProgressCounters::default());
         Ok(Self { file, staging, options, pool, arrays, log, counters })
     }
 
@@ -90,52 +116,126 @@ impl RunTasks {
         self.file.header.tasks
     }
 
-    /// Runs a task, and says what it has made: also what was made before.
+    /// Runs a task, and says what it has made: also what was made before. What is only read is read again.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] for a task that the file has not; [`Error::Conflict`] when a file of the source is not what
     /// it was when the tasks were planned, or becomes another meanwhile; [`Error::Format`] and [`Error::Codec`] for
-    /// damaged chunks, and for a shard that reads back otherwise than it was written; [`Error::Io`] as on a full disk;
+    /// damaged chunks, unless these are what is looked for, and for a shard that reads back otherwise than it was
+    /// written; [`Error::Io`] as on a full disk, and when a shard of the level before is not made yet, as `WouldBlock`;
     /// [`Error::Exists`] where something else is made in place of the result; [`Error::Config`] for a memory that is
     /// too small. Nothing has the task's name then.
     pub fn run(&self, task: TaskName<'_>) -> Result<TaskReceipt> {
         let line = self.file.task(task)?;
-        let (plan, out) = (&self.file.header.id, &self.file.header.out);
+        if self.file.header.operation.only_reads() {
+            return self.read(&line);
+        }
+        let plan = &self.file.header.id;
         let finished = || TaskReceipt::without_file(plan, &line, TaskOutcome::Finished);
-        if out.exists() {
+        if self.has_result(&line)? {
             return Ok(finished());
         }
         let made = self.make(&line);
         // Somebody else may have made the shard, and then the result, while this one slept.
-        if out.exists() {
+        if self.has_result(&line)? {
             Staging::leave(&self.staging, plan);
             return Ok(finished());
         }
         made
     }
 
+    /// Whether the result of all tasks is there, or the level of this one.
+    fn has_result(&self, line: &TaskLine) -> Result<bool> {
+        let out = &self.file.header.out;
+        match self.file.header.operation {
+            Operation::Pyramid(_) => self.file.array(&line.array)?.has_its_name(out),
+            _ => Ok(out.exists()),
+        }
+    }
+
+    /// Looks at a shard of the source, and notes what was found.
+    fn read(&self, line: &TaskLine) -> Result<TaskReceipt> {
+        let start = Instant::now();
+        let opened = self.opened(&line.array)?;
+        let [source] = &line.sources[..] else {
+            return Err(self.unlike(line, "reads one file"));
+        };
+        let array = match &opened.work {
+            Work::Check(checker) => checker.array(),
+            Work::List(array) => array,
+            Work::Make { change, .. } => change.source(),
+        };
+        let position = array.file_position(key_in(&line.id, &line.array)).filter(|_| source.0 == line.id);
+        let position = position.ok_or_else(|| self.unlike(line, "is that of a shard of its array"))?;
+        self.check_sources(&line.sources)?;
+        let (root, counters) = (&self.file.header.source, &self.counters);
+        counters.go_on()?;
+        let seconds = |receipt| TaskReceipt { seconds: start.elapsed().as_secs_f64(), ..receipt };
+        let receipt = |chunks| seconds(TaskReceipt::of_read(&self.file.header.id, line, (source, chunks)));
+        if let Work::Check(checker) = &opened.work {
+            let found = self.pool.install(|| checker.check(root, &position, counters))?;
+            self.answer(line, receipt(found.chunks()), &found)
+        } else {
+            let gone = || Error::conflict(root.join(&line.id), "has gone since the tasks were planned");
+            let found = ShardChunks::read(array, &position)?.ok_or_else(gone)?;
+            self.answer(line, receipt(found.count()), &found)
+        }
+    }
+
+    fn answer(&self, line: &TaskLine, receipt: TaskReceipt, answer: &impl Serialize) -> Result<TaskReceipt> {
+        self.check_sources(&line.sources)?;
+        self.log.add(&Answered { receipt: &receipt, answer })?;
+        Ok(receipt)
+    }
+
+    fn unlike(&self, line: &TaskLine, what: &str) -> Error {
+        Error::format(&self.file.path, format!("has a task {}, of which it is not so that it {what}", quoted(&line.id)))
+    }
+
     fn make(&self, line: &TaskLine) -> Result<TaskReceipt> {
         let start = Instant::now();
-        let array = self.array(&line.array)?;
-        let OpenedArray { change, chunks_at_once } = &*array;
-        let key = key_in(&line.id, &line.array);
-        let position = change.target_position(key).ok_or_else(|| {
+        let opened = self.opened(&line.array)?;
+        let Work::Make { change, chunks_at_once } = &opened.work else {
+            return Err(self.unlike(line, "makes a shard"));
+        };
+        let position = change.target_position(key_in(&line.id, &line.array)).ok_or_else(|| {
             Error::format(&self.file.path, format!("names the shard {}, which the result has not", line.id))
         })?;
         self.check_sources(&line.sources)?;
         Staging::join(&self.staging, &self.file.header.id)?;
-        let tally = Tally { counters: &self.counters, added: AtomicU64::new(0) };
-        let check = || self.check_sources(&line.sources);
-        let outcome = match change.checked_shard(&position, *chunks_at_once, &tally, &check)? {
-            ShardOutcome::Written { .. } => TaskOutcome::Written,
-            ShardOutcome::Found { .. } => TaskOutcome::Found,
-            ShardOutcome::Empty => TaskOutcome::Empty,
+        let outcome = if self.has_inputs(line, &opened.line)? {
+            let tally = Tally { counters: &self.counters, added: AtomicU64::new(0) };
+            let check = || self.check_sources(&line.sources);
+            match change.checked_shard(&position, *chunks_at_once, &tally, &check)? {
+                ShardOutcome::Written { .. } => TaskOutcome::Written,
+                ShardOutcome::Found { .. } => TaskOutcome::Found,
+                ShardOutcome::Empty => TaskOutcome::Empty,
+            }
+        } else {
+            TaskOutcome::Empty
         };
+        if outcome == TaskOutcome::Empty {
+            Staging::put_empty(&self.staging, &line.id)?;
+        }
         let receipt = self.receipt(line, outcome, change, &position)?;
         let receipt = TaskReceipt { seconds: start.elapsed().as_secs_f64(), ..receipt };
         self.log.add(&receipt)?;
         Ok(receipt)
+    }
+
+    /// Whether anything is there that a shard is made of. Of a level, all of that must be made, or known to be nothing.
+    fn has_inputs(&self, line: &TaskLine, array: &ArrayLine) -> Result<bool> {
+        if array.before().is_none() {
+            return Ok(true);
+        }
+        let mut has_some = false;
+        for input in &line.inputs {
+            let waits = "is of the level before, and is not made yet; run its task first, and then this one again";
+            let not_yet = || Error::io("read", self.staging.join(input), io::Error::new(WouldBlock, waits));
+            has_some |= Staging::is_made(&self.staging, input)?.ok_or_else(not_yet)?;
+        }
+        Ok(has_some)
     }
 
     fn receipt(&self, line: &TaskLine, outcome: TaskOutcome, change: &Change, at: &[u64]) -> Result<TaskReceipt> {
@@ -152,23 +252,55 @@ impl RunTasks {
         refuse_changed(&self.file.header.source, sources)
     }
 
-    fn array(&self, name: &str) -> Result<Arc<OpenedArray>> {
+    fn opened(&self, name: &str) -> Result<Arc<Opened>> {
         let mut arrays = self.arrays.lock().unpoisoned();
         if let Some(array) = arrays.get(name) {
             return Ok(array.clone());
         }
         let line = self.file.array(name)?;
         self.check_sources(std::slice::from_ref(&line.described))?;
-        let header = &self.file.header;
-        let path = if line.source.is_empty() { header.source.clone() } else { header.source.join(&line.source) };
+        let path = below_root(&self.file.header.source, &line.source);
         let source = Array::open_exactly(&path)?.ok_or_else(|| Error::not_found(&path, "is no array any more"))?;
-        let target = Array::described(&Staging::place(&self.staging, name), &line.document)?;
-        let RepackOptions { order, sync, reflink, .. } = header.options;
-        let options = RepackOptions { codec: Some(line.codec), order, sync, reflink, ..RepackOptions::default() };
-        let change = Change::of_task(source, target, &options, self.pool.clone())?;
-        let lanes = ShardLanes::new(&[&change], 1, self.options.memory_bytes, self.options.workers)?;
-        let array = Arc::new(OpenedArray { change, chunks_at_once: lanes.chunks_at_once });
-        arrays.insert(name.to_owned(), array.clone());
-        Ok(array)
+        let work = match (&self.file.header.operation, &line.new) {
+            (Operation::Verify, None) => Work::Check(ShardChecker::new(source, line.said.as_ref())?),
+            (Operation::Manifest(_), None) => Work::List(source),
+            (Operation::Repack(_) | Operation::Pyramid(_), Some(new)) => self.making(name, new, source)?,
+            _ => return Err(Error::format(&self.file.path, "has arrays of another operation than its own")),
+        };
+        let opened = Arc::new(Opened { line, work });
+        arrays.insert(name.to_owned(), opened.clone());
+        Ok(opened)
     }
+
+    /// An array of the result, made of one of the source or, if it is a level, perhaps of the level before.
+    fn making(&self, name: &str, new: &NewArray, source: Array) -> Result<Work> {
+        let described = |name: &str, document| Array::described(&Staging::place(&self.staging, name), document);
+        let target = described(name, &new.document)?;
+        let change = match (&self.file.header.operation, &new.level) {
+            (Operation::Repack(options), None) => {
+                let RepackOptions { order, sync, reflink, .. } = *options;
+                let codec = Some(new.codec.clone());
+                let options = RepackOptions { codec, order, sync, reflink, ..RepackOptions::default() };
+                Change::of_task(source, target, &options, self.pool.clone())?
+            }
+            (Operation::Pyramid(options), Some(LevelLine { steps, before, .. })) => {
+                let source = match before {
+                    None => source,
+                    Some(before) => {
+                        let line = self.file.array(before)?;
+                        let new = line.new.ok_or_else(|| Error::format(&self.file.path, "has a level of nothing"))?;
+                        described(before, &new.document)?
+                    }
+                };
+                pyramid::level(source, target, (steps, options), &self.file.path, self.pool.clone())?
+            }
+            _ => return Err(Error::format(&self.file.path, "has arrays of another operation than its own")),
+        };
+        let lanes = ShardLanes::new(&[&change], 1, self.options.memory_bytes, self.options.workers)?;
+        Ok(Work::Make { change: Box::new(change), chunks_at_once: lanes.chunks_at_once })
+    }
+}
+
+fn below_root(root: &Path, name: &str) -> PathBuf {
+    if name.is_empty() { root.to_path_buf() } else { root.join(name) }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
@@ -16,6 +16,7 @@ use crate::offline::progress::ProgressCounters;
 use crate::sync::Unpoisoned;
 
 /// An image that this crate wrote.
+#[derive(Debug)]
 pub(super) struct CheckedImage<'a> {
     /// `None`: the array is looked at alone, without what its writer made beside it.
     pub(super) group: Option<&'a str>,
@@ -71,7 +72,7 @@ pub(super) fn reason(error: Error) -> String {
 const FINDINGS_MAX: usize = 1000;
 
 /// One thing that was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finding {
     /// How bad it is.
@@ -113,7 +114,9 @@ impl fmt::Display for Finding {
 
 /// By severity: those that are kept, and how many there are.
 #[derive(Default)]
-pub(super) struct Findings(Mutex<[(Vec<Finding>, u64); 3]>);
+pub(super) struct Findings(Mutex<[(Vec<Finding>, u64); SEVERITIES]>);
+
+pub(super) const SEVERITIES: usize = Severity::ALL.len();
 
 impl Findings {
     pub(super) fn add(&self, finding: Finding) {
@@ -125,12 +128,24 @@ impl Findings {
         }
     }
 
+    /// Adds what was found elsewhere, of which some were kept: this many, by severity.
+    pub(super) fn add_all(&self, kept: Vec<Finding>, counts: [u64; SEVERITIES]) {
+        let mut found = self.0.lock().unpoisoned();
+        found.iter_mut().zip(counts).for_each(|((_, count), more)| *count += more);
+        for finding in kept {
+            let (kept, _) = &mut found[finding.severity as usize];
+            if kept.len() < FINDINGS_MAX {
+                kept.push(finding);
+            }
+        }
+    }
+
     pub(super) fn damage(&self) -> u64 {
         self.0.lock().unpoisoned()[0].1
     }
 
     /// Damage first, each kind in order, and how many there are of each.
-    pub(super) fn sorted(self) -> (Vec<Finding>, [u64; 3]) {
+    pub(super) fn sorted(self) -> (Vec<Finding>, [u64; SEVERITIES]) {
         let mut found = self.0.into_inner().unpoisoned();
         let counts = found.each_ref().map(|(_, count)| *count);
         // Threads find in any order.

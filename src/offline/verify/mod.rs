@@ -3,7 +3,11 @@
 mod books;
 mod check;
 mod documents;
+mod file;
+mod found;
 mod levels;
+mod plan;
+mod separate;
 mod shard;
 
 use std::collections::{HashMap, HashSet};
@@ -15,6 +19,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::answers::Answers;
 use super::layers::{Budget, FoundFrames, FoundLayers, groups};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
@@ -24,7 +29,6 @@ use crate::format::provenance::Provenance;
 use crate::fs::{Lock, look};
 use crate::offline::array::Array;
 use crate::offline::array::memory::on_fitting_threads;
-use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
@@ -35,7 +39,9 @@ use crate::words::{HAS, IS, count, count_that, of_number};
 use books::Books;
 use check::{Check, CheckedImage, Findings, reason};
 pub use check::{Finding, Severity};
-use shard::{CheckedSums, ShardCheck};
+use file::FileCheck;
+pub(super) use separate::ShardChecker;
+use shard::CheckedSums;
 
 /// What a check of a dataset came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -144,23 +150,36 @@ impl Verify {
     /// inside ([`Error::Locked`]), or one has changed it while it was checked ([`Error::Conflict`]).
     /// Damage is no error: see [`Verification::findings`].
     pub fn run(&self) -> Result<Verification> {
-        Lock::look_around(&self.root)?;
-        Lock::look_below(&self.root)?;
-        refuse_begun(&self.root)?;
-        let tree = Tree::walk(&self.root)?;
-        tree.check_unwritten()?;
-        let books = books::all(&tree);
-        let check = Check { root: &self.root, tree: &tree, findings: Findings::default(), counters: &self.counters };
-        let run = CheckRun { check, books };
+        self.run_with(None)
+    }
+
+    /// The same, which takes what others have found in shards in place of reading them.
+    pub(super) fn run_with(&self, answers: Option<&Answers>) -> Result<Verification> {
+        let tree = self.tree()?;
+        let run = self.begun(&tree, answers);
         self.counters.begin(run.bytes());
         let verification = self.pool.install(|| run.all());
         self.refuse_changed(&tree, verification.as_ref().is_ok_and(Verification::is_sound))?;
         verification
     }
 
+    fn tree(&self) -> Result<Tree> {
+        Lock::look_around(&self.root)?;
+        Lock::look_below(&self.root)?;
+        refuse_begun(&self.root)?;
+        let tree = Tree::walk(&self.root)?;
+        tree.check_unwritten()?;
+        Ok(tree)
+    }
+
+    fn begun<'a>(&'a self, tree: &'a Tree, answers: Option<&'a Answers>) -> CheckRun<'a> {
+        let check = Check { root: &self.root, tree, findings: Findings::default(), counters: &self.counters };
+        CheckRun { check, books: books::all(tree), answers }
+    }
+
     /// Refuses what was found where it may come of a change meanwhile: what is said of a dataset is said of one that
     /// stood still.
-    pub(super) fn refuse_changed(&self, tree: &Tree, is_sound: bool) -> Result<()> {
+    fn refuse_changed(&self, tree: &Tree, is_sound: bool) -> Result<()> {
         Lock::look_around(&self.root)?;
         let mut arrays = tree.arrays.iter().map(|node| &node.array);
         if is_sound {
@@ -176,6 +195,8 @@ struct CheckRun<'a> {
     check: Check<'a>,
     /// What the writers say about frames, by the folders of the frame numbers.
     books: HashMap<PathBuf, Books>,
+    /// What others have found.
+    answers: Option<&'a Answers>,
 }
 
 impl<'a> CheckRun<'a> {
@@ -257,9 +278,12 @@ impl<'a> CheckRun<'a> {
         on_fitting_threads(node.array.metadata().chunk_bytes(), || {
             match image.and_then(|image| Some((image, image.map.as_ref()?))) {
                 Some((image, map)) => self.frames(node, image, map, &sums)?,
-                None => node.files.par_iter().try_for_each(|file| self.file(node, image, file, &sums, None))?,
+                None => {
+                    let files = self.files(node, image, &sums);
+                    node.files.par_iter().try_for_each(|file| files.file(file, None))?;
+                }
             }
-            if node.array.manifest().is_some() { self.manifest(&node.array, &sums) } else { Ok(()) }
+            if node.array.manifest().is_some() { self.manifest(node, &sums) } else { Ok(()) }
         })?;
         for path in &node.doubles {
             let what = "is not read: its chunk is there a second time, in a file that is not compressed, or in another \
@@ -341,9 +365,10 @@ impl<'a> CheckRun<'a> {
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
     fn frames(&self, node: &ArrayNode, image: &CheckedImage, map: &AcquisitionMap, sums: &CheckedSums) -> Result<()> {
         let (groups, budget) = (groups(&node.files, map), Budget::new());
+        let files = self.files(node, Some(image), sums);
         let group = |group: &Vec<&FileAt>| {
             let gathering = Mutex::new(FoundLayers::default());
-            group.par_iter().try_for_each(|file| self.file(node, Some(image), file, sums, Some(&gathering)))?;
+            group.par_iter().try_for_each(|file| files.file(file, Some(&gathering)))?;
             let mut found = FoundFrames::default();
             let layers = gathering.into_inner().unpoisoned();
             let counted = found.add_layers(layers, map, &budget);
@@ -358,58 +383,19 @@ impl<'a> CheckRun<'a> {
         Ok(())
     }
 
-    fn file(
-        &self,
-        node: &ArrayNode,
-        image: Option<&CheckedImage>,
-        (path, position): &FileAt,
-        sums: &CheckedSums,
-        gathering: Option<&Mutex<FoundLayers>>,
-    ) -> Result<()> {
-        self.check.counters.go_on()?;
-        let (layout, outside) = (node.array.layout(), "lies outside the array's shape");
-        let is_outside = !layout.has_file(position);
-        let file = match node.array.open_path(path.clone()) {
-            Ok(Some(file)) => file.compared_as_whole(),
-            Ok(None) => return Ok(()),
-            // No reader looks for pixels there.
-            Err(error) if is_outside && look::is_about_a_file(&error) => {
-                self.check.note(path, format!("{outside}, and {}", reason(error)));
-                return Ok(());
-            }
-            Err(error) => {
-                if look::is_about_a_file(&error) {
-                    if layout.has_index() { &sums.unread_shards } else { &sums.unchecked }.fetch_add(1, Relaxed);
-                }
-                return self.check.found_in(path, error);
-            }
-        };
-        sums.files.fetch_add(1, Relaxed);
-        if is_outside {
-            self.check.note(path, outside);
-            if layout.end_of(position).is_none() {
-                self.check.counters.add(file.len());
-                return Ok(());
-            }
-        }
-        let shard = ShardCheck { image, gathering, ..self.shard(&node.array, &file, position, sums) };
-        shard.check().or_else(|error| self.check.found_in(path, error))
-    }
-
-    /// A file of an array of which no more is known.
-    fn shard<'b>(
+    fn files<'b>(
         &'b self,
-        array: &'b Array,
-        file: &'b ShardFile,
-        position: &'b [u64],
+        node: &'b ArrayNode,
+        image: Option<&'b CheckedImage<'b>>,
         sums: &'b CheckedSums,
-    ) -> ShardCheck<'b> {
-        let books = self.books.get(array.path());
-        ShardCheck { check: &self.check, books, array, file, position, image: None, sums, gathering: None }
+    ) -> FileCheck<'b> {
+        let (array, name, books) = (&node.array, &*node.name, self.books.get(node.array.path()));
+        FileCheck { check: &self.check, books, array, name, image, sums, answers: self.answers }
     }
 
     /// The chunks that a manifest names, wherever they are on this machine.
-    fn manifest(&self, array: &Array, sums: &CheckedSums) -> Result<()> {
+    fn manifest(&self, node: &ArrayNode, sums: &CheckedSums) -> Result<()> {
+        let (array, read) = (&node.array, self.files(node, None, sums));
         let (elsewhere, files) = (Mutex::<Option<String>>::default(), Mutex::<HashSet<PathBuf>>::default());
         let one = |position: &Vec<u64>| {
             self.check.counters.go_on()?;
@@ -424,7 +410,7 @@ impl<'a> CheckRun<'a> {
                 Err(error) => return self.check.found_in(array.path(), error),
             };
             files.lock().unpoisoned().insert(file.path().to_path_buf());
-            self.shard(array, &file, position, sums).check().or_else(|error| self.check.found_in(array.path(), error))
+            read.shard(&file, position).check().or_else(|error| self.check.found_in(array.path(), error))
         };
         array.file_positions()?.par_iter().try_for_each(one)?;
         sums.files.fetch_add(files.into_inner().unpoisoned().len() as u64, Relaxed);

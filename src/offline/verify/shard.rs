@@ -45,7 +45,33 @@ pub(super) struct CheckedSums {
     pub(super) without_header: AtomicU64,
 }
 
+/// How many there are.
+pub(super) const SUMS: usize = 10;
+
 impl CheckedSums {
+    fn all(&self) -> [&AtomicU64; SUMS] {
+        let Self { files, chunks, inside, unchecked, unread_shards, .. } = self;
+        let Self { unindexed, bytes, sealed, headers, without_header, .. } = self;
+        [files, chunks, inside, unchecked, unread_shards, unindexed, bytes, sealed, headers, without_header]
+    }
+
+    /// In the order in which they are declared.
+    pub(super) fn numbers(&self) -> [u64; SUMS] {
+        self.all().map(|sum| sum.load(Relaxed))
+    }
+
+    /// Adds the [`numbers`](Self::numbers) of others.
+    pub(super) fn add(&self, numbers: &[u64; SUMS]) {
+        for (sum, number) in self.all().into_iter().zip(numbers) {
+            sum.fetch_add(*number, Relaxed);
+        }
+    }
+
+    /// The chunks among such numbers.
+    pub(super) fn chunks_of(numbers: &[u64; SUMS]) -> u64 {
+        numbers[1]
+    }
+
     /// The most chunks that files or a manifest may name, be they read here or not.
     pub(super) fn named(&self) -> u64 {
         [&self.chunks, &self.unchecked, &self.unindexed].map(|chunks| chunks.load(Relaxed)).into_iter().sum()
