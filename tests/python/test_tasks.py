@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -131,3 +132,51 @@ def test_a_full_disk_is_for_another_time(on_small_disk, command, plan, tmp_path)
         pytest.skip("not run: no file system can be mounted here")
     assert done.returncode == 75 and not done.stdout, done
     assert (tmp_path / "said").read_text().count("written") > 1
+
+
+def planned(command, tasks, *words):
+    with tasks.open("w") as file:
+        subprocess.run([command, "plan", *words], stdout=file, check=True)
+    return tasks
+
+
+def test_a_check_by_tasks_tells_what_verify_tells(command, tool, told, plan, tmp_path):
+    data, tasks = tmp_path / "a.zarr", tmp_path / "check.jsonl"
+    shard = data / "c/5/0/0"
+    for damaged, code in ((False, 0), (True, 3)):
+        if damaged:
+            shard.write_bytes(shard.read_bytes()[:-3])
+        for expected, tell in ((told("verify", data, code=code), told), (tool("verify", data, code=code), tool)):
+            planned(command, tasks, "verify", data)
+            assert told("finish", tasks, code=1)["missing"] == FRAMES
+            assert tool("run-task", tasks, "--range", f"0:{FRAMES}").count(": read\n") == FRAMES
+            found = tell("finish", tasks, code=code)
+            assert (found["report"] if tell is told else found) == expected
+    os.utime(shard)
+    tool("run-task", tasks, "--id", "c/5/0/0", code=3)
+    tool("finish", tasks, code=3)
+    assert not list(tmp_path.glob("answers-*"))
+
+
+def test_manifests_and_levels_by_tasks(command, tool, told, tmp_path):
+    image, plain, tasks = tmp_path / "i.ome.zarr", tmp_path / "plain.ome.zarr", tmp_path / "tasks.jsonl"
+    cut = ["--chunk", "1,32,32", "--shard", "4,64,64", "--no-sync"]
+    tool("replay", "synthetic", image, "--camera", "256x200xu16", "--frames", "12", *cut)
+    tool("manifest", image, tmp_path / "plain.zarr")
+    planned(command, tasks, "manifest", image, tmp_path / "out.zarr")
+    count = len(tasks.read_text().splitlines()) - 2
+    tool("run-task", tasks, "--range", f"0:{count}")
+    assert "chunks of" in tool("finish", tasks)
+    assert contents(tmp_path / "out.zarr") == contents(tmp_path / "plain.zarr")
+    shutil.copytree(image, plain)
+    planned(command, tasks, "pyramid", image, "--levels", "2", "--no-sync")
+    last = len(tasks.read_text().splitlines()) - 4
+    error = told("run-task", tasks, "--index", last, code=75)["error"]
+    assert "not made yet" in error["message"] and ".i.ome.zarr.pyramid" in error["message"]
+    tool("run-task", tasks, "--range", f"0:{last + 1}")
+    report = told("finish", tasks)["report"]
+    expected = told("pyramid", plain, "--levels", "2", "--no-sync")
+    assert report == {name: expected[name] for name in report}
+    assert contents(image) == contents(plain)
+    assert "nothing to do" in tool("finish", tasks)
+    assert "exists" in tool("plan", "pyramid", image, "--levels", "1", code=1)

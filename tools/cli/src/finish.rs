@@ -1,14 +1,14 @@
 //! `shardwright finish`: the result of what many processes have made.
 
 use shardwright::Error;
-use shardwright::offline::{FinishTasks, TasksSummary};
+use shardwright::offline::{FinishTasks, TasksReport, TasksSummary};
 use shardwright::words::count;
 
 use crate::args::FinishArgs;
-use crate::console::say;
-use crate::failure::{Failure, exit};
+use crate::console::{say, tell_notes};
+use crate::failure::{Failure, exit, name_options};
 use crate::report::decimal;
-use crate::{interrupt, parts};
+use crate::{interrupt, manifest, parts, pyramid, verify};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
@@ -24,18 +24,38 @@ pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
         error => error.into(),
     };
     let finish = FinishTasks::new(&args.tasks, args.workers).map_err(in_the_way)?;
-    let summary = interrupt::stopping(|| finish.stop(), || finish.run()).map_err(in_the_way)?;
+    let mut summary = interrupt::stopping(|| finish.stop(), || finish.run()).map_err(in_the_way)?;
+    match &mut summary.report {
+        Some(TasksReport::Verification(told)) => {
+            name_options(told.findings.iter_mut().map(|finding| &mut finding.what))
+        }
+        Some(TasksReport::Manifest(told)) => name_options(&mut told.notes),
+        _ => {}
+    }
     if args.report.json {
         let json = serde_json::to_string(&summary).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;
     } else if !args.report.quiet || summary.missing > 0 {
+        if let Some(TasksReport::Manifest(told)) = &summary.report {
+            tell_notes(false, &told.notes);
+        }
         say(&sentence(&summary))?;
     }
-    Ok(if summary.missing > 0 { exit::FAILURE } else { exit::FINE })
+    Ok(match &summary.report {
+        Some(TasksReport::Verification(told)) => verify::code_of(told),
+        _ if summary.missing > 0 => exit::FAILURE,
+        _ => exit::FINE,
+    })
 }
 
 fn sentence(summary: &TasksSummary) -> String {
     let TasksSummary { tasks, missing, missing_ids, missing_tasks, redone, shards, bytes, already_done, .. } = summary;
+    match &summary.report {
+        Some(TasksReport::Verification(told)) => return verify::to_text(told),
+        Some(TasksReport::Pyramid(told)) => return format!("{}\n", pyramid::sentence(told, "")),
+        Some(TasksReport::Manifest(told)) => return format!("{}\n", manifest::sentence(told)),
+        _ => {}
+    }
     if *already_done {
         return "is there already; nothing to do\n".to_owned();
     }

@@ -1,9 +1,9 @@
 //! `shardwright manifest`: where a dataset's chunks lie, for readers that go by references.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use shardwright::Error;
-use shardwright::offline::{ManifestOptions, WriteManifest, manifest_path};
+use shardwright::offline::{ManifestOptions, ManifestSummary, WriteManifest, manifest_path};
 use shardwright::words::count;
 
 use crate::args::ManifestArgs;
@@ -15,15 +15,7 @@ use crate::report::decimal;
 
 /// Runs the command.
 pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
-    let out = args.output.clone().unwrap_or_else(|| manifest_path(&args.path));
-    refuse_unusable_folder(&out)?;
-    let options = ManifestOptions {
-        url_prefix: args.url_prefix.clone(),
-        forms: args.forms.clone(),
-        inline_chunks: args.inline,
-        kerchunk_zarr_format: args.zarr_format,
-        overwrite: args.overwrite,
-    };
+    let (out, options) = asked(args)?;
     let manifest = WriteManifest::new(&args.path, Some(&out), &options).map_err(|error| about(error, &args.path))?;
     let mut summary = interrupt::stopping_whole(|| manifest.stop(), || manifest.run())?;
     name_options(&mut summary.notes);
@@ -36,18 +28,36 @@ pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
         return Ok(());
     }
     tell_notes(false, &summary.notes);
-    say(&format!(
-        "{}: {} of {}, {}; {} inlined\n",
-        out.display(),
+    say(&format!("{}: {}\n", out.display(), sentence(&summary)))
+}
+
+/// Where the manifests go, and what the command line asks for.
+pub(crate) fn asked(args: &ManifestArgs) -> Result<(PathBuf, ManifestOptions), Failure> {
+    let out = args.output.clone().unwrap_or_else(|| manifest_path(&args.path));
+    refuse_unusable_folder(&out)?;
+    let options = ManifestOptions {
+        url_prefix: args.url_prefix.clone(),
+        forms: args.forms.clone(),
+        inline_chunks: args.inline,
+        kerchunk_zarr_format: args.zarr_format,
+        overwrite: args.overwrite,
+    };
+    Ok((out, options))
+}
+
+/// What was written.
+pub(crate) fn sentence(summary: &ManifestSummary) -> String {
+    format!(
+        "{} of {}, {}; {} inlined",
         count(summary.chunks, "chunk"),
         count(summary.arrays, "array"),
         decimal(summary.bytes),
         summary.arrays_inlined,
-    ))
+    )
 }
 
 /// What is in the place of the manifests is in the way; what is in the dataset is its input.
-fn about(error: Error, dataset: &Path) -> Failure {
+pub(crate) fn about(error: Error, dataset: &Path) -> Failure {
     let is_input = |path: &Path| dataset.canonicalize().is_ok_and(|dataset| path.starts_with(dataset));
     match &error {
         Error::Format { path, .. } | Error::Conflict { path, .. } if !is_input(path) => Failure::of_output(error),

@@ -14,15 +14,7 @@ use crate::{interrupt, meter};
 
 /// Runs the command.
 pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
-    let options = PyramidOptions {
-        method: args.method,
-        levels: args.levels,
-        depth: args.z,
-        overwrite: args.overwrite,
-        memory_bytes: args.work.memory,
-        workers: args.work.workers,
-        sync: !args.work.no_sync,
-    };
+    let options = options(args);
     let pyramid = offline::Pyramid::new(&args.path, &options).map_err(|error| in_the_way(error, args, &options))?;
     let mut notes = pyramid.notes();
     name_options(&mut notes);
@@ -44,11 +36,29 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     }
     // To join nothing would end the path with a slash.
     let image = if summary.image.is_empty() { args.path.clone() } else { args.path.join(&summary.image) };
-    say(&format!("{}: {}\n", image.display(), sentence(&summary, pyramid.progress(), seconds)))
+    // An earlier call may have made a part of them.
+    let progress = pyramid.progress();
+    let made = 1.0 - progress.found as f64 / progress.total.max(1) as f64;
+    let rate = bytes_text(summary.bytes_pixels as f64 * made / seconds.max(1e-9));
+    let speed = format!(" in {seconds:.1} s ({rate}/s of level 0's pixels)");
+    say(&format!("{}: {}\n", image.display(), sentence(&summary, &speed)))
+}
+
+/// What the command line asks for.
+pub(crate) fn options(args: &PyramidArgs) -> PyramidOptions {
+    PyramidOptions {
+        method: args.method,
+        levels: args.levels,
+        depth: args.z,
+        overwrite: args.overwrite,
+        memory_bytes: args.work.memory,
+        workers: args.work.workers,
+        sync: !args.work.no_sync,
+    }
 }
 
 /// What is in the way of the levels, and whether `--overwrite` would help.
-fn in_the_way(error: Error, args: &PyramidArgs, options: &PyramidOptions) -> Failure {
+pub(crate) fn in_the_way(error: Error, args: &PyramidArgs, options: &PyramidOptions) -> Failure {
     match error {
         Error::Exists { path, .. } if options.overwrite => {
             Failure::exists_or_work(&path, "it is no level that the image lists; move it away")
@@ -69,7 +79,8 @@ fn in_the_way(error: Error, args: &PyramidArgs, options: &PyramidOptions) -> Fai
     }
 }
 
-fn sentence(summary: &PyramidSummary, progress: offline::Progress, seconds: f64) -> String {
+/// What was made. `speed`: how fast, if that is known.
+pub(crate) fn sentence(summary: &PyramidSummary, speed: &str) -> String {
     if summary.levels.is_empty() {
         return "is small enough without further levels; --levels makes some all the same".to_owned();
     }
@@ -80,14 +91,11 @@ fn sentence(summary: &PyramidSummary, progress: offline::Progress, seconds: f64)
         let lengths: Vec<_> = level.shape.iter().map(u64::to_string).collect();
         format!("{} {}", level.path, lengths.join("x"))
     });
-    // An earlier call may have made a part of them.
-    let made = 1.0 - progress.found as f64 / progress.total.max(1) as f64;
     format!(
-        "levels {} by {}; {}, {} in {seconds:.1} s ({}/s of level 0's pixels)",
+        "levels {} by {}; {}, {}{speed}",
         shapes.collect::<Vec<_>>().join(", "),
         summary.method,
         count(summary.chunks, "chunk"),
         decimal(summary.bytes),
-        bytes_text(summary.bytes_pixels as f64 * made / seconds.max(1e-9)),
     )
 }

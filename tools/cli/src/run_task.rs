@@ -68,6 +68,7 @@ fn told(args: &RunTaskArgs, ended: Result<TaskReceipt, Error>) -> Result<u8, Fai
             TaskOutcome::Written => "written",
             TaskOutcome::Found => "was there",
             TaskOutcome::Empty => "holds nothing, and is no file",
+            TaskOutcome::Read => "read",
             _ => "is in the result, which is there",
         };
         say(&format!("{}: {what}\n", receipt.id))?;

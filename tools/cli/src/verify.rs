@@ -23,14 +23,18 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
     } else if !args.report.quiet {
         say(&to_text(&verification))?;
     }
-    Ok(match (verification.damage, verification.unchecked) {
+    Ok(code_of(&verification))
+}
+
+pub(crate) fn code_of(verification: &Verification) -> u8 {
+    match (verification.damage, verification.unchecked) {
         (0, 0) => exit::FINE,
         (0, _) => exit::UNSUPPORTED,
         _ => exit::INPUT,
-    })
+    }
 }
 
-fn to_text(verification: &Verification) -> String {
+pub(crate) fn to_text(verification: &Verification) -> String {
     let mut text = String::new();
     let mut arrays = table(["array", "files", "chunks", "bytes", "headers", "damage"]);
     for array in &verification.arrays {

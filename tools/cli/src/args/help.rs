@@ -18,8 +18,13 @@ With --json, an error is also an object on standard output:
 /// A page: what is said of the command, and all exit codes, those of its own in the place of others.
 fn page(text: &str, own: &[(u8, &str)]) -> String {
     let usual = CODES.iter().filter(|(code, _)| own.iter().all(|(of_own, _)| of_own != code));
-    let mut codes: Vec<_> = usual.chain(own).collect();
+    let mut codes: Vec<_> = usual.chain(own).copied().collect();
     codes.sort();
+    page_of(text, &codes)
+}
+
+/// A page of a command that has all of its exit codes for its own.
+fn page_of(text: &str, codes: &[(u8, &str)]) -> String {
     let codes = codes.iter().map(|(code, meaning)| format!("  {code:<3}  {meaning}\n"));
     let lead = if text.is_empty() { String::new() } else { format!("{text}\n\n") };
     format!("{lead}Exit codes:\n{}\n{OF_JSON}", codes.collect::<String>())
@@ -115,16 +120,18 @@ The first line is the plan; then comes one line for each array and one for each 
 }
 
 pub(super) fn run_task() -> String {
-    let text = "A task may be run twice, also at the same time: the same bytes come of it. It takes no lock and lists \
-                no folder; it opens what its line names. With --json, each task prints one line, its receipt or its \
-                error.";
-    page(
+    let text = "A task may be run twice, also at the same time: the same bytes come of it. It takes no lock, and \
+                opens what its line names; only the first ones of a plan look once whether the folder of the result \
+                is empty. With --json, each task prints one line, its receipt or its error.";
+    page_of(
         text,
         &[
             (0, "done, or done before"),
             (1, "failed otherwise"),
-            (3, "the input is damaged, or is not what it was when it was planned"),
-            (75, "a system error, such as a full disk: try again"),
+            (2, "the command line is wrong, or asks for something impossible"),
+            (3, "the input is damaged, not supported, or not as it was planned"),
+            (75, "try again: a full disk, another system error, an input not made yet"),
+            (130, "interrupted by Ctrl-C or SIGTERM; what is finished stays"),
         ],
     )
 }
@@ -138,8 +145,9 @@ Each process then acquires its part, on whatever host, by the field `part` of it
 
 pub(super) fn finish() -> String {
     let text = "Of tasks: every shard must be there, as its receipt says. Then everything else is written, documents \
-                last, and the result gets its name. If shards are missing, the first 20 are named, and a file of \
-                tasks with nothing but these is written beside the other one: tasks.missing.jsonl.\n\nOf a run in \
+                last, and the result gets its name; of verify, the report is printed, with its exit code. If shards \
+                are missing, the first 20 are named, and a file of tasks with nothing but these is written beside \
+                the other one: tasks.missing.jsonl.\n\nOf a run in \
                 parts: shards are moved into its array, and its records and documents tell of all parts. No pixel is \
                 read. Killed and called again, it continues where it stopped.";
     page(

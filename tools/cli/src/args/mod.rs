@@ -3,27 +3,30 @@
 mod groups;
 mod help;
 mod images;
+mod manifest;
 mod parts;
 mod pyramid;
 mod repack;
 mod tasks;
 mod values;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use shardwright::ManifestForm;
 
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, TrustArgs, VolumeArgs};
 pub(crate) use self::groups::{RecordingArgs, ReportArgs};
 pub(crate) use self::images::{ImagesArgs, MovingRoi, Series, VisitOrder};
+pub(crate) use self::manifest::ManifestArgs;
 pub(crate) use self::parts::CreateArgs;
 pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::repack::RepackArgs;
-pub(crate) use self::tasks::{FinishArgs, PlanArgs, RunTaskArgs};
+pub(crate) use self::tasks::{FinishArgs, PlanArgs, PlanOperation, RunTaskArgs};
 pub(crate) use self::values::{Camera, Names, Rate};
-use self::values::{FROM_0, bytes, number, one_of, positive_seconds, within};
+use self::values::{bytes, one_of, positive_seconds};
+pub(crate) use self::verify::VerifyArgs;
 use crate::region::RegionArg;
 
 /// Replay recordings into sharded Zarr datasets at camera speed, and look at datasets.
@@ -69,7 +72,7 @@ impl Command {
             Self::Probe(args) => args.report,
             Self::Pyramid(args) => args.report,
             Self::Repack(args) => args.report,
-            Self::Plan(args) => args.operation.repack().report,
+            Self::Plan(args) => args.operation.report(),
             Self::RunTask(args) => args.report,
             Self::Create(args) => args.report,
             Self::Finish(args) => args.report,
@@ -88,7 +91,7 @@ impl Command {
             Self::Recover(args) => args.trust,
             Self::Pyramid(args) => args.trust,
             Self::Repack(args) => args.trust,
-            Self::Plan(args) => args.operation.repack().trust,
+            Self::Plan(args) => args.operation.trust(),
             Self::RunTask(args) => args.trust,
             Self::Finish(args) => args.trust,
             Self::Probe(_) | Self::Create(_) | Self::Completions { .. } => TrustArgs::default(),
@@ -107,7 +110,7 @@ impl Command {
             Self::Probe(args) => &args.path,
             Self::Pyramid(args) => &args.path,
             Self::Repack(args) => &args.path,
-            Self::Plan(args) => &args.operation.repack().path,
+            Self::Plan(args) => args.operation.path(),
             Self::RunTask(args) => &args.tasks,
             Self::Create(args) => &args.path,
             Self::Finish(args) => &args.tasks,
@@ -156,50 +159,6 @@ pub(crate) struct ExportArgs {
     #[arg(long)]
     pub(crate) incomplete: bool,
     /// Replace a file that is in the way
-    #[arg(long)]
-    pub(crate) overwrite: bool,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-    #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-}
-
-/// Check all of a dataset that can be checked: documents, indexes, checksums, decoding, slot headers
-#[derive(Debug, Args)]
-#[command(after_help = help::verify())]
-pub(crate) struct VerifyArgs {
-    /// The dataset, or an array of one
-    pub(crate) path: PathBuf,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-    #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-}
-
-/// Write down where a dataset's chunks lie, for readers that go by references: kerchunk.json and manifest.json
-#[derive(Debug, Args)]
-#[command(after_help = help::manifest())]
-pub(crate) struct ManifestArgs {
-    /// The dataset
-    pub(crate) path: PathBuf,
-    /// The folder to create [default: beside the dataset, run.ome.manifest.zarr for run.ome.zarr]
-    pub(crate) output: Option<PathBuf>,
-    /// What stands before the paths of the dataset's files, such as s3://bucket/run.ome.zarr [default: file:// and
-    /// where they are now]
-    #[arg(long, value_name = "URL")]
-    pub(crate) url_prefix: Option<String>,
-    /// The Zarr version of the documents in kerchunk.json: 2, which every reader of such files opens, or 3
-    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = within(2_u8..=3))]
-    pub(crate) zarr_format: u8,
-    /// What is written: documents with manifest.json beside them, documents with the manifest inlined, kerchunk.json
-    /// [default: all; manifests of few chunks are inlined, others are not]
-    #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',')]
-    #[arg(value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
-    pub(crate) forms: Vec<ManifestForm>,
-    /// Put the manifest into the array's document where the array has at most N chunks
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = number::<u64>(FROM_0))]
-    pub(crate) inline: u64,
-    /// Replace manifests that are in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
     #[command(flatten)]

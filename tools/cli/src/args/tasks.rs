@@ -1,16 +1,19 @@
 //! The words of `shardwright plan`, `run-task` and `finish`.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
 use super::groups::{ReportArgs, TrustArgs};
 use super::help;
+use super::manifest::ManifestArgs;
+use super::pyramid::PyramidArgs;
 use super::repack::RepackArgs;
 use super::values::{FROM_0, bytes, number};
+use super::verify::VerifyArgs;
 
-/// Cut an operation into tasks for many machines, one for each shard of the result, and print them
+/// Cut an operation into tasks for many machines, one for each shard that is made or read, and print them
 #[derive(Debug, Args)]
 #[command(after_help = help::plan())]
 pub(crate) struct PlanArgs {
@@ -21,12 +24,37 @@ pub(crate) struct PlanArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanOperation {
     Repack(Box<RepackArgs>),
+    Verify(VerifyArgs),
+    Pyramid(PyramidArgs),
+    Manifest(ManifestArgs),
 }
 
 impl PlanOperation {
-    pub(crate) fn repack(&self) -> &RepackArgs {
-        let Self::Repack(args) = self;
-        args
+    pub(super) fn report(&self) -> ReportArgs {
+        match self {
+            Self::Repack(args) => args.report,
+            Self::Verify(args) => args.report,
+            Self::Pyramid(args) => args.report,
+            Self::Manifest(args) => args.report,
+        }
+    }
+
+    pub(super) fn trust(&self) -> TrustArgs {
+        match self {
+            Self::Repack(args) => args.trust,
+            Self::Verify(args) => args.trust,
+            Self::Pyramid(args) => args.trust,
+            Self::Manifest(args) => args.trust,
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::Repack(args) => &args.path,
+            Self::Verify(args) => &args.path,
+            Self::Pyramid(args) => &args.path,
+            Self::Manifest(args) => &args.path,
+        }
     }
 }
 
@@ -61,7 +89,7 @@ pub(crate) struct RunTaskArgs {
     pub(crate) trust: TrustArgs,
 }
 
-/// Make the result of what all tasks of a plan have made, or put the parts of a run together
+/// Make the result of what all tasks of a plan have made or found, or put the parts of a run together
 #[derive(Debug, Args)]
 #[command(after_help = help::finish())]
 pub(crate) struct FinishArgs {
@@ -70,7 +98,7 @@ pub(crate) struct FinishArgs {
     /// Of a run in parts: finish without those that never came or did not end, whose frames are then missing
     #[arg(long)]
     pub(crate) incomplete: bool,
-    /// Threads that look at shards; 0: one for each core
+    /// Threads that look at shards, and that check what no task has; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<usize>(FROM_0), help_heading = "Work")]
     pub(crate) workers: usize,
     #[command(flatten)]
