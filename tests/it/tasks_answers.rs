@@ -254,7 +254,10 @@ fn answers_take_a_few_hundred_bytes_and_are_input() {
     let expected = checked(&run).unwrap();
     let line: Value = serde_json::from_str(line).unwrap();
     let huge = json!(vec![u64::MAX; 10]);
-    let run_of = |first: u64, count: u64| json!([{"first": first, "count": count, "chunks": u64::MAX, "came": [u64::MAX, 1, 1], "step": u64::MAX}]);
+    let run_of = |first: u64, count: u64| {
+        let (most, came) = (u64::MAX, json!([u64::MAX, 1, 1]));
+        json!([{"first": first, "count": count, "chunks": most, "came": came, "step": most}])
+    };
     for (pointer, value) in [
         ("/answer/sums", huge),
         ("/answer/sums", json!([1])),

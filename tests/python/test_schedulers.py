@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from test_tasks import FRAMES, assert_finished, plan
+from test_tasks import FRAMES, assert_finished, contents, plan
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "tasks"
 __all__ = ["plan"]
@@ -83,12 +83,64 @@ def test_slurm_as_a_stub_has_it(installed, command, tool, plan, tmp_path, monkey
     calls = (stub / "calls").read_text().splitlines()
     script = f"{EXAMPLES}/slurm.sh {plan} 5"
     # Five jobs, of which an array may have three.
-    assert calls[0] == f"--parsable --array=0-2 {script} 0" and calls[-2] == f"--parsable --array=0-1 {script} 15"
+    assert calls[0] == f"--parsable --array=0-2 {script} 0 {FRAMES}"
+    assert calls[-2] == f"--parsable --array=0-1 {script} 15 {FRAMES}"
     assert calls[-1] == f"--dependency=afterany:1:2 --job-name=finish --wrap=shardwright finish '{plan}'"
     assert calls[1:-2] == ["requeue 1_2"] * 2
     said = (stub / "said").read_text()
     assert said.count(": written") == FRAMES and said.count("was there") == 0 and f"{FRAMES} shards" in said, said
     assert_finished(tool, tmp_path)
+
+
+@pytest.fixture
+def levels(command, tool, tmp_path):
+    """A file of tasks that make levels of an image, and another image with what one call makes."""
+    image, plain = tmp_path / "i.ome.zarr", tmp_path / "plain.ome.zarr"
+    cut = ["--chunk", "1,32,32", "--shard", "4,64,64", "--no-sync"]
+    tool("replay", "synthetic", image, "--camera", "256x200xu16", "--frames", "12", *cut)
+    shutil.copytree(image, plain)
+    tasks = tmp_path / "levels.jsonl"
+    with tasks.open("w") as file:
+        subprocess.run([command, "plan", "pyramid", image, "--levels", "3", "--no-sync"], stdout=file, check=True)
+    tool("pyramid", plain, "--levels", "3", "--no-sync")
+    return tasks
+
+
+def assert_levels(tmp_path):
+    assert contents(tmp_path / "i.ome.zarr") == contents(tmp_path / "plain.ome.zarr")
+    assert not list(tmp_path.glob(".i.ome.zarr*"))
+
+
+def test_slurm_runs_level_after_level(installed, levels, tmp_path, monkeypatch):
+    stub = installed / "stub"
+    stub.mkdir()
+    monkeypatch.setenv("STUB", str(stub))
+    program(installed / "sbatch", SBATCH)
+    program(installed / "scontrol", SCONTROL)
+    subprocess.run([EXAMPLES / "slurm.sh", levels, "2"], check=True, cwd=tmp_path)
+    calls = [call.split(" ") for call in (stub / "calls").read_text().splitlines()]
+    waits = [[word for word in call if word.startswith("--dependency")] for call in calls]
+    ranges = [call[-2:] for call in calls[:-1]]
+    # Of 12 frames, a level has three shards in time, of four, one and one in space.
+    assert [(last, waits[at]) for at, (_, last) in enumerate(ranges)] == [
+        ("12", []),
+        ("12", []),
+        ("15", ["--dependency=afterany:1:2"]),
+        ("18", ["--dependency=afterany:3"]),
+    ], calls
+    assert waits[-1] == ["--dependency=afterany:1:2:3:4"]
+    assert "requeue" not in (stub / "calls").read_text()
+    assert_levels(tmp_path)
+
+
+def test_snakemake_runs_level_after_level(installed, levels, tmp_path):
+    snakemake = os.environ.get("SHARDWRIGHT_SNAKEMAKE") or shutil.which("snakemake")
+    if not snakemake:
+        pytest.skip("not run: there is no snakemake (SHARDWRIGHT_SNAKEMAKE names another)")
+    words = ["--snakefile", EXAMPLES / "Snakefile", "--cores", "4", "--config", f"tasks={levels.name}", "batch=4"]
+    done = subprocess.run([snakemake, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "Trying to restart" not in done.stderr, done.stderr
+    assert_levels(tmp_path)
 
 
 def test_slurm(installed, tool, plan, tmp_path, tmp_path_factory):
@@ -136,4 +188,4 @@ def test_nextflow(installed, tool, plan, tmp_path, tmp_path_factory):
 
 def test_the_scripts_are_short():
     for path in EXAMPLES.iterdir():
-        assert len(path.read_text().splitlines()) <= 30, path
+        assert len(path.read_text().splitlines()) <= 40, path
