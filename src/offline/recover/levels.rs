@@ -204,7 +204,7 @@ impl LevelMaking {
         let grid = array.layout().file_grid();
         let mut shards = Vec::new();
         for (outer, layers) in &self.layers {
-            for_each_position(&vec![0; 2], &grid[outer.len()..], |across| {
+            for_each_position(&[0; 2], &grid[outer.len()..], |across| {
                 shards.push(([outer, across].concat(), layers));
             });
         }

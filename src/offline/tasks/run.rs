@@ -83,8 +83,8 @@ enum Work {
         change: Box<Change>,
         chunks_at_once: usize,
     },
-    Check(ShardChecker),
-    List(Array),
+    Check(Box<ShardChecker>),
+    List(Box<Array>),
 }
 
 controls!(RunTasks);
@@ -262,8 +262,8 @@ impl RunTasks {
         let path = below_root(&self.file.header.source, &line.source);
         let source = Array::open_exactly(&path)?.ok_or_else(|| Error::not_found(&path, "is no array any more"))?;
         let work = match (&self.file.header.operation, &line.new) {
-            (Operation::Verify, None) => Work::Check(ShardChecker::new(source, line.said.as_ref())?),
-            (Operation::Manifest(_), None) => Work::List(source),
+            (Operation::Verify, None) => Work::Check(Box::new(ShardChecker::new(source, line.said.as_ref())?)),
+            (Operation::Manifest(_), None) => Work::List(Box::new(source)),
             (Operation::Repack(_) | Operation::Pyramid(_), Some(new)) => self.making(name, new, source)?,
             _ => return Err(Error::format(&self.file.path, "has arrays of another operation than its own")),
         };

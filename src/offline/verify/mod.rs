@@ -179,7 +179,7 @@ impl Verify {
 
     /// Refuses what was found where it may come of a change meanwhile: what is said of a dataset is said of one that
     /// stood still.
-    fn refuse_changed(&self, tree: &Tree, is_sound: bool) -> Result<()> {
+    pub(in crate::offline) fn refuse_changed(&self, tree: &Tree, is_sound: bool) -> Result<()> {
         Lock::look_around(&self.root)?;
         let mut arrays = tree.arrays.iter().map(|node| &node.array);
         if is_sound {
