@@ -37,22 +37,27 @@ fn made_whole(path: &Path, downsampling: &Downsampling) -> Recovery {
     found
 }
 
-/// What a kill in the middle of a recovery may leave, of a file that it changed: a copy of the index behind room for
-/// chunks, some of them, and all but the new index.
-fn halfway(before: &[u8], after: &[u8], at: usize) -> Vec<u8> {
+/// What a kill in the middle of a recovery may leave, of a file that it changed: a copy of the index of this many bytes
+/// behind room for chunks, some of them, and all but the new index.
+fn halfway(before: &[u8], after: &[u8], index_bytes: usize, at: usize) -> Vec<u8> {
     let mut grown = before.to_vec();
     grown.resize(before.len().max(after.len()) + 8 * (at % 100), 0);
     let cut = (before.len() + at % 1000).min(after.len());
     if cut > before.len() {
         grown[before.len()..cut].copy_from_slice(&after[before.len()..cut]);
     }
-    let index = before.len().saturating_sub(16 * (1 + at % 4) + 4);
-    grown.extend_from_slice(&before[index..]);
+    grown.extend_from_slice(&before[before.len() - index_bytes..]);
     grown
 }
 
+/// Of the shards of an array whose indexes stand at the end.
+fn index_bytes(array: &Array) -> usize {
+    let chunks = array.shard_shape().unwrap().iter().zip(array.chunk_shape()).map(|(shard, chunk)| shard / chunk);
+    16 * chunks.product::<u64>() as usize + 4
+}
+
 fn is_document(path: &Path) -> bool {
-    path.extension().is_some()
+    path.extension().is_some() || path.starts_with("records")
 }
 
 proptest! {
@@ -86,8 +91,11 @@ proptest! {
             left.extend(documents.iter().map(|&path| (path.clone(), after[path].clone())));
             let count = stop % (shards.len() + 1);
             left.extend(shards[..count].iter().map(|&path| (path.clone(), after[path].clone())));
+            let dataset = &path;
             if let Some((path, before)) = shards.get(count).and_then(|&path| Some((path, before.get(path)?))) {
-                left.insert(path.clone(), halfway(before, &after[path], stop));
+                let array = Array::open(dataset.join(path.components().next().unwrap())).unwrap();
+                let index_bytes = if is_at_start { 0 } else { index_bytes(&array) };
+                left.insert(path.clone(), halfway(before, &after[path], index_bytes, stop));
             }
             restore(&path, &left);
             let recovery = recovered(&path, true).unwrap();
