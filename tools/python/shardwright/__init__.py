@@ -11,8 +11,9 @@
 
 ``create`` starts a run; ``Acquisition`` has ``append`` for pixels that are somewhere else, and ``acquire`` for buffers
 that the camera fills in place. ``verify``, ``recover``, ``repack``, ``export``, ``manifest`` and ``pyramid`` are for
-afterwards. ``plan_repack``, ``RunTasks`` and ``finish_tasks`` divide the work among machines, and ``shardwright.dask``
-does so on a cluster. ``create_parts`` and ``finish_parts`` are for a run that several processes write.
+afterwards. ``plan_repack`` (and ``plan_verify``, ``plan_pyramid``, ``plan_manifest``), ``RunTasks`` and
+``finish_tasks`` divide the work among machines, and ``shardwright.dask`` does so on a cluster. ``create_parts`` and
+``finish_parts`` are for a run that several processes write.
 """
 
 from pathlib import Path as _Path
@@ -56,7 +57,7 @@ from shardwright._offline import (
 from shardwright._parts import create_parts, finish_parts
 from shardwright._plate import Plate, PlateAcquisition, plate
 from shardwright._summary import Latency, Level, Stats, Summary
-from shardwright._tasks import RunTasks, finish_tasks, plan_repack
+from shardwright._tasks import RunTasks, finish_tasks, plan_manifest, plan_pyramid, plan_repack, plan_verify
 
 __all__ = [
     "Acquisition",
@@ -107,7 +108,10 @@ __all__ = [
     "info",
     "manifest",
     "open",
+    "plan_manifest",
+    "plan_pyramid",
     "plan_repack",
+    "plan_verify",
     "plate",
     "pyramid",
     "recover",

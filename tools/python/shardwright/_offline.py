@@ -78,7 +78,10 @@ def verify(path: StrPath, *, workers: int = 0, progress: Progress = False) -> Re
         ``is_sound``, ``damage`` (how many pieces), ``findings``, ``arrays``.
     """
     with of_bytes("verify", progress) as tell:
-        report = _report(_core.verify(Path(path), workers, tell))
+        return _verified(_report(_core.verify(Path(path), workers, tell)))
+
+
+def _verified(report: Report) -> Report:
     report["is_sound"] = report["damage"] == 0
     return report
 

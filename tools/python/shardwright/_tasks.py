@@ -6,17 +6,17 @@ import filecmp
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from shardwright import _core
 from shardwright._config import _codec
 from shardwright._errors import ExistsError
-from shardwright._offline import Progress, Report, StrPath, _report
+from shardwright._offline import Progress, Report, StrPath, _report, _verified
 from shardwright._progress import of_tasks
 
-__all__ = ["RunTasks", "finish_tasks", "plan_repack"]
+__all__ = ["RunTasks", "finish_tasks", "plan_manifest", "plan_pyramid", "plan_repack", "plan_verify"]
 
 
 def plan_repack(
@@ -54,10 +54,100 @@ def plan_repack(
     """
     if codec is not None:
         options["codec"] = _codec(codec)
+    words, source, target = json.dumps(options), Path(path).absolute(), Path(out).absolute()
+    return _written(file, overwrite, lambda partial: _core.plan_repack(source, target, partial, words))
+
+
+def plan_verify(path: StrPath, file: StrPath, *, overwrite_tasks: bool = False) -> Report:
+    """Write what ``verify`` would do as a file of tasks, one for each shard that is read.
+
+    What tasks have found stands in a folder beside the file, ``answers-…``, which ``finish_tasks`` removes: it checks
+    everything else, and tells what ``verify`` does.
+
+    Parameters
+    ----------
+    path : path-like
+        A dataset or an array.
+    file : path-like
+        The file of tasks, ``tasks.jsonl``. One that is there stays if it is of the same plan. Not in the dataset.
+    overwrite_tasks : bool
+        Replace another file that is in the way.
+
+    Returns
+    -------
+    Report
+        ``tasks``, how many there are, and ``notes``.
+    """
+    source = Path(path).absolute()
+    return _written(file, overwrite_tasks, lambda partial: _core.plan_verify(source, partial))
+
+
+def plan_pyramid(
+    path: StrPath,
+    file: StrPath,
+    *,
+    method: Literal["mean", "median", "min", "max", "decimate", "mode"] | None = None,
+    levels: int | None = None,
+    depth: Literal["never", "always", "auto"] = "never",
+    overwrite_tasks: bool = False,
+    **options: Any,
+) -> Report:
+    """Write what ``pyramid`` would do as a file of tasks, one for each shard of a level.
+
+    Tasks of a level come behind those of the level before, of whose shards they are made: one that runs too early
+    raises a ``StorageError`` that names what is missing, and may be tried again.
+
+    Parameters
+    ----------
+    path : path-like
+        The image.
+    file, overwrite_tasks
+        As of ``plan_verify``.
+    method, levels, depth, **options
+        As of ``pyramid``.
+
+    Returns
+    -------
+    Report
+        ``tasks``, how many there are, and ``notes``, sentences on what is worth knowing of the result.
+    """
+    words = json.dumps({"method": method, "levels": levels, "depth": depth, **options})
+    source = Path(path).absolute()
+    return _written(file, overwrite_tasks, lambda partial: _core.plan_pyramid(source, partial, words))
+
+
+def plan_manifest(
+    path: StrPath, out: StrPath | None, file: StrPath, *, overwrite_tasks: bool = False, **options: Any
+) -> Report:
+    """Write what ``manifest`` would do as a file of tasks, one for each shard whose index is read.
+
+    Parameters
+    ----------
+    path : path-like
+        A finished dataset.
+    out : path-like or None
+        The new folder; None for the usual place.
+    file, overwrite_tasks
+        As of ``plan_verify``.
+    **options
+        As of ``manifest``.
+
+    Returns
+    -------
+    Report
+        ``tasks``, how many there are, and ``notes``.
+    """
+    words, source = json.dumps(options), Path(path).absolute()
+    target = None if out is None else Path(out).absolute()
+    return _written(file, overwrite_tasks, lambda partial: _core.plan_manifest(source, target, partial, words))
+
+
+def _written(file: StrPath, overwrite: bool, plan: Callable[[Path], tuple[int, list[str]]]) -> Report:
+    """Let ``plan`` write a file that gets its name when it is whole, unless another plan has it."""
     target = Path(file)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
     try:
-        tasks, notes = _core.plan_repack(Path(path).absolute(), Path(out).absolute(), partial, json.dumps(options))
+        tasks, notes = plan(partial)
         if not overwrite and target.exists():
             if not filecmp.cmp(partial, target, shallow=False):
                 text = f"{target} already exists, and is another plan; choose another file, or allow overwriting"
@@ -70,7 +160,7 @@ def plan_repack(
 
 
 class RunTasks(_core.RunTasks):
-    """Runs tasks of a file that ``plan_repack`` or the command ``plan`` has written.
+    """Runs tasks of a file that ``plan_repack``, another of these, or the command ``plan`` has written.
 
     A task opens what its line names and nothing else. It may be run twice, also at the same time and on several
     machines: the same bytes come of it, and the first file that is whole has the name. An object is for one process,
@@ -97,14 +187,14 @@ class RunTasks(_core.RunTasks):
         Returns
         -------
         Report
-            The receipt: ``id``, ``outcome`` (written, found, empty, finished), ``bytes``, ``seconds`` and sums.
+            The receipt: ``id``, ``outcome`` (written, found, empty, finished, read), ``bytes``, ``seconds`` and sums.
 
         Raises
         ------
         FormatError
             The source is damaged, or is not what it was when the tasks were planned. The task has no output.
         StorageError
-            As of a full disk; the task may be tried again.
+            As of a full disk, or as a shard of the level before is not made yet; the task may be tried again.
         """
         return _report(self._run(task))
 
@@ -116,7 +206,7 @@ class RunTasks(_core.RunTasks):
 
 
 def finish_tasks(path: StrPath, *, workers: int = 0, progress: Progress = False) -> Report:
-    """Make the result of what all tasks have made, if every shard is there and what its receipt says.
+    """Make the result of what all tasks have made or found, if every shard is there and what its receipt says.
 
     Parameters
     ----------
@@ -132,7 +222,12 @@ def finish_tasks(path: StrPath, *, workers: int = 0, progress: Progress = False)
     Report
         ``missing``: how many shards are not there, or not what was made. If there are any, there is no result yet, as
         damage that ``verify`` finds is no exception: ``missing_ids`` are the first of them, and ``missing_tasks`` is a
-        file with nothing but their tasks. Else ``shards``, ``bytes``, ``redone`` (made twice), ``already_done``.
+        file with nothing but their tasks. Else ``shards``, ``bytes``, ``redone`` (made twice), ``already_done``, and
+        ``report``: what ``verify``, ``pyramid`` or ``manifest`` tells.
     """
     with of_tasks("finish", progress) as tell:
-        return _report(_core.finish_tasks(Path(path), workers, tell))
+        summary = _report(_core.finish_tasks(Path(path), workers, tell))
+    if "report" in summary:
+        report = Report(summary["report"])
+        summary["report"] = _verified(report) if "damage" in report else report
+    return summary

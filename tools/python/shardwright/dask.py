@@ -4,11 +4,13 @@
 >>> from distributed import Client
 >>> client = Client(scheduler_file="scheduler.json")    # LocalCluster, dask-jobqueue, Kubernetes: any
 >>> shardwright.dask.repack(client, "run.ome.zarr", "archive.ome.zarr", codec="blosc-zstd", progress=True)
+>>> shardwright.dask.pyramid(client, "archive.ome.zarr")
+>>> shardwright.dask.verify(client, "archive.ome.zarr").summary.report.is_sound
 >>> shardwright.dask.open("archive.ome.zarr").max(axis=(1, 2)).compute()
 
-A task is one shard of the result. What goes to the scheduler is the path of the file of tasks and ids, what comes back
-are receipts: no pixels, and nothing of ours that is pickled. All machines, and the caller's, must see the datasets and
-the file of tasks at the same paths. ``pip install shardwright[dask]`` installs what this needs.
+A task is one shard of the result, or one that is read. What goes to the scheduler is the path of the file of tasks and
+ids, what comes back are receipts: no pixels, and nothing of ours that is pickled. All machines, and the caller's, must
+see the datasets and the file of tasks at the same paths. ``pip install shardwright[dask]`` installs what this needs.
 
 A task runs in the process of the worker, which lets its other threads go on: the interpreter is not held. A child
 process of its own would cost its start for every shard, and whoever kills a worker leaves its children running; as no
@@ -17,40 +19,25 @@ task depends on not being run twice, there is nothing that a process of its own 
 
 from __future__ import annotations
 
-import json
-import threading
 import uuid
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shardwright import _errors, _offline
+from shardwright._cluster import Calls
 from shardwright._offline import Progress, Report, StoredArray, StrPath
 from shardwright._progress import of_tasks
-from shardwright._tasks import RunTasks, finish_tasks, plan_repack
+from shardwright._tasks import RunTasks, finish_tasks, plan_manifest, plan_pyramid, plan_repack, plan_verify
 
 if TYPE_CHECKING:
     import dask.array
     import distributed
 
-__all__ = ["Result", "open", "repack", "run"]
-
-#: What another attempt finds as it was: errors of the input, and of how it is called.
-_LASTING = (
-    _errors.ConfigError,
-    _errors.ExistsError,
-    _errors.FormatError,
-    _errors.NotFoundError,
-    _errors.UnsupportedError,
-)
-#: Seconds after which it is asked again how many threads the cluster has.
-_CLUSTER_SECONDS = 5.0
+__all__ = ["Result", "manifest", "open", "pyramid", "repack", "run", "verify"]
 
 
 @dataclass
@@ -68,7 +55,7 @@ class Result:
     receipts : list of dict
         As of ``RunTasks.run``, as they came.
     summary : Report or None
-        Of ``repack``: what ``finish_tasks`` tells.
+        Of ``repack``, ``verify``, ``pyramid`` and ``manifest``: what ``finish_tasks`` tells.
     """
 
     tasks: int
@@ -79,7 +66,7 @@ class Result:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many receipts say ``written``, ``found``, ``empty`` and ``finished``."""
+        """How many receipts say ``written``, ``found``, ``empty``, ``finished`` and ``read``."""
         return dict(Counter(receipt["outcome"] for receipt in self.receipts))
 
 
@@ -95,12 +82,14 @@ def run(
 ) -> Result:
     """Run all tasks of a file on a cluster, the first ones first.
 
+    Of levels, tasks of one are submitted when all of the level before have ended, and none when some of them failed.
+
     Parameters
     ----------
     client : distributed.Client
         Of the cluster. Workers may come, go and be killed meanwhile.
     tasks : path-like
-        The file of ``plan_repack`` or of the command ``plan``, or one of missing tasks.
+        The file of ``plan_repack``, of another of these or of the command ``plan``, or one of missing tasks.
     retries : int
         How often a task is tried again: after an error that may pass, such as a full disk, and after it was lost so
         often with its worker that the scheduler gave it up. The scheduler counts all tasks that were on a worker that
@@ -128,7 +117,7 @@ def run(
     # Refuses what is no file of tasks, here and not on each worker.
     result = Result(len(RunTasks(path)))
     with of_tasks("tasks", progress) as tell:
-        calls = _Calls(client, path, retries, window, memory_bytes)
+        calls = Calls(client, path, retries, window, memory_bytes)
         try:
             for key, outcome in calls.ended():
                 if isinstance(outcome, BaseException):
@@ -200,6 +189,154 @@ def repack(
         receipts=receipts,
         progress=progress,
     )
+    return _finished(result, file, tasks is None)
+
+
+def verify(
+    client: distributed.Client,
+    path: StrPath,
+    *,
+    tasks: StrPath | None = None,
+    retries: int = 3,
+    window: int | None = None,
+    receipts: bool = True,
+    progress: Progress = False,
+) -> Result:
+    """Check a dataset as ``shardwright.verify`` does, each shard by any worker of a cluster.
+
+    What is wrong with the dataset is no failure: it is in the report. Another call reads everything again.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        As of ``run``.
+    path : path-like
+        A dataset or an array.
+    tasks : path-like, optional
+        Where the file of tasks is to stay, and beside it, until the end, what was found. By default it is
+        ``PATH.verify.jsonl`` beside the dataset, and goes at the end.
+    retries, window, receipts, progress
+        As of ``run``.
+
+    Returns
+    -------
+    Result
+        ``summary.report`` is what ``shardwright.verify`` returns.
+
+    Raises
+    ------
+    TasksFailed
+        There is no report, because tasks failed; its ``result`` says which.
+    """
+    file = Path(f"{Path(path).absolute()}.verify.jsonl" if tasks is None else tasks)
+    plan_verify(path, file)
+    result = run(client, file, retries=retries, window=window, receipts=receipts, progress=progress)
+    return _finished(result, file, tasks is None)
+
+
+def pyramid(
+    client: distributed.Client,
+    path: StrPath,
+    *,
+    tasks: StrPath | None = None,
+    method: Literal["mean", "median", "min", "max", "decimate", "mode"] | None = None,
+    levels: int | None = None,
+    depth: Literal["never", "always", "auto"] = "never",
+    retries: int = 3,
+    window: int | None = None,
+    memory_bytes: int = 256 << 20,
+    receipts: bool = True,
+    progress: Progress = False,
+    **options: Any,
+) -> Result:
+    """Add levels to an image as ``shardwright.pyramid`` does, each shard by any worker of a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        As of ``run``.
+    path : path-like
+        The image.
+    tasks : path-like, optional
+        Where the file of tasks is to stay. By default it is ``PATH.pyramid.jsonl`` beside the image, and goes when the
+        levels are there.
+    method, levels, depth
+        As of ``shardwright.pyramid``.
+    retries, window, memory_bytes, receipts, progress
+        As of ``run``.
+    **options
+        ``overwrite``, ``sync``.
+
+    Returns
+    -------
+    Result
+        ``summary.report`` is what ``shardwright.pyramid`` returns.
+
+    Raises
+    ------
+    TasksFailed
+        There are no levels, because tasks failed; its ``result`` says which.
+    """
+    file = Path(f"{Path(path).absolute()}.pyramid.jsonl" if tasks is None else tasks)
+    plan_pyramid(path, file, method=method, levels=levels, depth=depth, **options)
+    result = run(
+        client,
+        file,
+        retries=retries,
+        window=window,
+        memory_bytes=memory_bytes,
+        receipts=receipts,
+        progress=progress,
+    )
+    return _finished(result, file, tasks is None)
+
+
+def manifest(
+    client: distributed.Client,
+    path: StrPath,
+    out: StrPath | None = None,
+    *,
+    tasks: StrPath | None = None,
+    retries: int = 3,
+    window: int | None = None,
+    receipts: bool = True,
+    progress: Progress = False,
+    **options: Any,
+) -> Result:
+    """Write manifests as ``shardwright.manifest`` does; the index of each shard is read by any worker of a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        As of ``run``.
+    path, out : path-like
+        The finished dataset, and the new folder, if not the usual one.
+    tasks : path-like, optional
+        Where the file of tasks is to stay, and beside it, until the end, what was found. By default it is
+        ``PATH.manifest.jsonl`` beside the dataset, and goes at the end.
+    retries, window, receipts, progress
+        As of ``run``.
+    **options
+        As of ``shardwright.manifest``.
+
+    Returns
+    -------
+    Result
+        ``summary.report`` is what ``shardwright.manifest`` returns.
+
+    Raises
+    ------
+    TasksFailed
+        There are no manifests, because tasks failed; its ``result`` says which.
+    """
+    file = Path(f"{Path(path).absolute()}.manifest.jsonl" if tasks is None else tasks)
+    plan_manifest(path, out, file, **options)
+    result = run(client, file, retries=retries, window=window, receipts=receipts, progress=progress)
+    return _finished(result, file, tasks is None)
+
+
+def _finished(result: Result, file: Path, goes: bool) -> Result:
+    """Finish tasks that were run, of a file that ``goes`` at the end."""
     if not result.failed:
         result.summary = finish_tasks(file)
         gone = _errors.FormatError("the shard has gone, or was changed, since it was made")
@@ -208,10 +345,10 @@ def repack(
         key, error = result.failed[0]
         missing = len(result.failed) if result.summary is None else result.summary.missing
         text = f"{missing} of {result.tasks} tasks failed; the first is {key}: {error}"
-        failed = _errors.TasksFailed(f"{text}. The others are done: call this again, or run the tasks of {file}")
+        failed = _errors.TasksFailed(f"{text}. What is done stays: call this again, or run the tasks of {file}")
         failed.result = result
         raise failed
-    if tasks is None:
+    if goes:
         file.unlink(missing_ok=True)
     return result
 
@@ -262,158 +399,3 @@ def _needed(module: str) -> None:
     except ImportError as error:
         text = f"shardwright.dask needs {module}: pip install 'dask[array]' distributed ({error})"
         raise ImportError(text, name=error.name) from error
-
-
-class _Calls:
-    """The tasks that the scheduler has."""
-
-    def __init__(
-        self, client: distributed.Client, path: Path, retries: int, window: int | None, memory_bytes: int
-    ) -> None:
-        from distributed import as_completed
-
-        self._client, self._retries = client, retries
-        self._plan, self._ids = _plan_of(path), _ids_of(path)
-        self._words = {"path": str(path), "plan": self._plan, "memory_bytes": memory_bytes}
-        self._window = _Window(client, window)
-        self._completed = as_completed(loop=client.loop)
-        #: By their keys, with the ids of their tasks.
-        self._futures: dict[str, tuple[str, distributed.Future]] = {}
-        self._lost: Counter[str] = Counter()
-
-    def ended(self) -> Iterator[tuple[str, dict[str, Any] | BaseException]]:
-        """Yield the id of each task as it ends, with its receipt or its error."""
-        again: list[str] = []
-        while True:
-            room = max(self._window.size() - len(self._futures) - len(again), 0)
-            self._submit(again + list(islice(self._ids, room)))
-            if not self._futures:
-                return
-            again = []
-            batch = self._completed.next_batch()
-            for task, outcome in self._outcomes({future.key: future for future in batch}):
-                if _was_lost(outcome) and self._lost[task] < self._retries:
-                    self._lost[task] += 1
-                    again.append(task)
-                else:
-                    yield task, outcome
-
-    def give_up(self) -> None:
-        """Let the scheduler forget what it still has, and what has failed."""
-        self._ids.close()
-        left = [future for _, future in self._futures.values()]
-        self._futures = {}
-        # Where the scheduler is lost, there is nothing to forget, and another error says so.
-        with suppress(Exception):
-            if left:
-                self._client.cancel(left)
-            # Who submits the same keys next must not find what was let go of just now.
-            self._client.sync(_nothing)
-
-    def _submit(self, tasks: list[str]) -> None:
-        if not tasks:
-            return
-        # Without time to wait, each call is a generation of its own, which comes after all that was submitted before.
-        keys = [self._key(task) for task in tasks]
-        words = {"key": keys, "retries": self._retries, "fifo_timeout": "0 ms", **self._words}
-        futures = self._client.map(_run_task, tasks, **words)
-        self._futures.update(zip(keys, zip(tasks, futures, strict=True), strict=True))
-        self._completed.update(futures)
-
-    def _key(self, task: str) -> str:
-        # Who runs the same tasks on the same cluster at the same time waits for the same calls. What was given up
-        # needs another key: the scheduler knows the old one as failed for as long as anybody holds it.
-        lost = self._lost[task]
-        return f"shardwright-{self._plan}-{task}" + (f"-again-{lost}" if lost else "")
-
-    def _outcomes(self, batch: dict[str, distributed.Future]) -> Iterator[tuple[str, dict[str, Any] | BaseException]]:
-        finished = {key: future for key, future in batch.items() if future.status == "finished"}
-        try:
-            answers = self._client.gather(finished)
-        except Exception:
-            # One of them was lost with its worker since then: each is asked for by itself.
-            answers = {}
-        for key, future in batch.items():
-            outcome: dict[str, Any] | BaseException
-            try:
-                answer = answers[key] if key in answers else future.result()
-                outcome = answer["receipt"] if "receipt" in answer else _error_of(answer)
-            except Exception as error:
-                outcome = error
-            task, _ = self._futures.pop(key)
-            future.release()
-            yield task, outcome
-
-
-async def _nothing() -> None:
-    pass
-
-
-class _Window:
-    """How many tasks the scheduler is to have."""
-
-    def __init__(self, client: distributed.Client, fixed: int | None) -> None:
-        if fixed is not None and fixed < 1:
-            raise _errors.ConfigError(f"window = {fixed}: at least 1, or None for as many as the cluster needs")
-        self._client, self._fixed = client, fixed
-        self._asked: float | None = None
-        self._size = 0
-
-    def size(self) -> int:
-        """Return the number, for as many threads as there are now."""
-        if self._fixed is not None:
-            return self._fixed
-        now = monotonic()
-        if self._asked is None or now - self._asked > _CLUSTER_SECONDS:
-            self._asked, self._size = now, max(4 * sum(self._client.nthreads().values()), 64)
-        return self._size
-
-
-def _was_lost(outcome: object) -> bool:
-    from distributed import KilledWorker
-    from distributed.client import CancelledError
-
-    return isinstance(outcome, KilledWorker | CancelledError)
-
-
-def _plan_of(path: Path) -> str:
-    with path.open(encoding="utf-8") as lines:
-        return str(json.loads(lines.readline())["id"])
-
-
-def _ids_of(path: Path) -> Generator[str]:
-    """Yield the ids of the tasks in their order, as they are read: there may be millions of them."""
-    with path.open(encoding="utf-8") as lines:
-        arrays = json.loads(lines.readline())["arrays"]
-        yield from (json.loads(line)["id"] for line in islice(lines, arrays, None))
-
-
-def _error_of(answer: dict[str, Any]) -> BaseException:
-    """Return the error that a worker has told of."""
-    error: BaseException = getattr(_errors, answer["error"])(*answer["arguments"])
-    return error
-
-
-def _run_task(task: str, path: str, plan: str, memory_bytes: int) -> dict[str, Any]:
-    """Run a task in a worker, and return its receipt, or an error that will not pass."""
-    try:
-        return {"receipt": dict(_opened(path, plan, memory_bytes).run(task))}
-    except _LASTING as error:
-        words = [error.errno, error.strerror, error.filename] if isinstance(error, OSError) else list(error.args)
-        return {"error": type(error).__name__, "arguments": words}
-
-
-#: For each thread of a worker, the last file of tasks that it has opened: its threads don't wait for each other.
-_local = threading.local()
-
-
-def _opened(path: str, plan: str, memory_bytes: int) -> RunTasks:
-    wanted = (path, plan, memory_bytes)
-    known: tuple[tuple[str, str, int], RunTasks] | None = getattr(_local, "opened", None)
-    if known is not None and known[0] == wanted:
-        return known[1]
-    if _plan_of(Path(path)) != plan:
-        raise _errors.FormatError(f"{path} is another plan than it was; run its tasks anew")
-    opened = RunTasks(path, memory_bytes=memory_bytes)
-    _local.opened = (wanted, opened)
-    return opened

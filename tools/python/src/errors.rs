@@ -101,6 +101,7 @@ fn errno(error: &std::io::Error) -> i32 {
         ErrorKind::FileTooLarge => libc::EFBIG,
         ErrorKind::ReadOnlyFilesystem => libc::EROFS,
         ErrorKind::InvalidInput => libc::EINVAL,
+        ErrorKind::WouldBlock => libc::EAGAIN,
         _ => libc::EIO,
     })
 }

@@ -53,7 +53,7 @@ mod _core {
     #[pymodule_export]
     use super::parts::{create_parts, finish_parts};
     #[pymodule_export]
-    use super::tasks::{RunTasks, finish_tasks, plan_repack};
+    use super::tasks::{RunTasks, finish_tasks, plan_manifest, plan_pyramid, plan_repack, plan_verify};
 
     use pyo3::prelude::*;
 

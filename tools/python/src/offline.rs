@@ -221,6 +221,12 @@ impl Default for ManifestDocument {
     }
 }
 
+/// The options of manifests that a JSON document has.
+pub(crate) fn manifest_options(py: Python<'_>, document: &str) -> PyResult<offline::ManifestOptions> {
+    let ManifestDocument { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite } = options(py, document)?;
+    Ok(offline::ManifestOptions { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite })
+}
+
 /// Writes where the chunks of a dataset lie; a JSON document.
 #[pyfunction]
 pub(crate) fn manifest(
@@ -230,8 +236,7 @@ pub(crate) fn manifest(
     document: &str,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let ManifestDocument { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite } = options(py, document)?;
-    let options = offline::ManifestOptions { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite };
+    let options = manifest_options(py, document)?;
     let operation = py.detach(|| offline::WriteManifest::new(path, out.as_deref(), &options)).or_raise(py)?;
     done(py, operation, progress)
 }
@@ -257,6 +262,14 @@ impl Default for PyramidDocument {
     }
 }
 
+/// The options of levels that a JSON document has.
+pub(crate) fn pyramid_options(py: Python<'_>, document: &str) -> PyResult<offline::PyramidOptions> {
+    let PyramidDocument { method, levels, depth, overwrite, memory_bytes, workers, sync } = options(py, document)?;
+    let method = method.map(|method| chosen(py, &method)).transpose()?;
+    let depth = chosen(py, &depth)?;
+    Ok(offline::PyramidOptions { method, levels, depth, overwrite, memory_bytes, workers, sync })
+}
+
 /// Adds smaller levels to an image; a JSON document.
 #[pyfunction]
 pub(crate) fn pyramid(
@@ -265,10 +278,7 @@ pub(crate) fn pyramid(
     document: &str,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let PyramidDocument { method, levels, depth, overwrite, memory_bytes, workers, sync } = options(py, document)?;
-    let method = method.map(|method| chosen(py, &method)).transpose()?;
-    let depth = chosen(py, &depth)?;
-    let options = offline::PyramidOptions { method, levels, depth, overwrite, memory_bytes, workers, sync };
+    let options = pyramid_options(py, document)?;
     let operation = py.detach(|| offline::Pyramid::new(path, &options)).or_raise(py)?;
     done(py, operation, progress)
 }

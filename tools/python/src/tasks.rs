@@ -12,29 +12,61 @@ use shardwright::offline::{self, TaskName};
 use crate::errors::OrRaise;
 use crate::forks::{Owned, Process};
 use crate::log::drain;
-use crate::offline::{document, done, repack_options};
+use crate::offline::{document, done, manifest_options, pyramid_options, repack_options};
 use crate::waits::{in_thread, stoppable};
 
-/// Writes the tasks of a repacking to `file`; how many they are, and what is worth knowing of the result.
-#[pyfunction]
-pub(crate) fn plan_repack(
+/// How many tasks there are, and what is worth knowing of the result.
+type Planned = PyResult<(u64, Vec<String>)>;
+
+/// Writes tasks to `file`.
+fn written(
     py: Python<'_>,
-    path: PathBuf,
-    out: PathBuf,
     file: PathBuf,
-    document: &str,
-) -> PyResult<(u64, Vec<String>)> {
-    let options = repack_options(py, document)?;
-    let plan = move || {
-        let plan = offline::TaskPlan::repack(path, out, &options)?;
+    plan: impl FnOnce() -> Result<offline::TaskPlan, Error> + Send + 'static,
+) -> Planned {
+    let write = move || {
+        let plan = plan()?;
         let notes = plan.notes()?;
         let failed = |source| Error::Io { action: "create", path: file.clone(), source: Arc::new(source) };
         plan.write(&mut BufWriter::with_capacity(1 << 16, File::create_new(&file).map_err(failed)?))?;
         Ok((plan.tasks(), notes))
     };
-    let planned = in_thread(py, plan)?;
+    let planned = in_thread(py, write)?;
     drain(py);
     planned.or_raise(py)
+}
+
+/// Writes the tasks of a repacking to `file`.
+#[pyfunction]
+pub(crate) fn plan_repack(py: Python<'_>, path: PathBuf, out: PathBuf, file: PathBuf, document: &str) -> Planned {
+    let options = repack_options(py, document)?;
+    written(py, file, move || offline::TaskPlan::repack(path, out, &options))
+}
+
+/// Writes the tasks of a check to `file`.
+#[pyfunction]
+pub(crate) fn plan_verify(py: Python<'_>, path: PathBuf, file: PathBuf) -> Planned {
+    written(py, file, move || offline::TaskPlan::verify(path))
+}
+
+/// Writes the tasks of levels to `file`.
+#[pyfunction]
+pub(crate) fn plan_pyramid(py: Python<'_>, path: PathBuf, file: PathBuf, document: &str) -> Planned {
+    let options = pyramid_options(py, document)?;
+    written(py, file, move || offline::TaskPlan::pyramid(path, &options))
+}
+
+/// Writes the tasks of manifests to `file`.
+#[pyfunction]
+pub(crate) fn plan_manifest(
+    py: Python<'_>,
+    path: PathBuf,
+    out: Option<PathBuf>,
+    file: PathBuf,
+    document: &str,
+) -> Planned {
+    let options = manifest_options(py, document)?;
+    written(py, file, move || offline::TaskPlan::manifest(path, out.as_deref(), &options))
 }
 
 /// The result of all tasks of a file; a JSON document.

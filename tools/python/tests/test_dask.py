@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -235,6 +236,44 @@ def test_errors_that_may_pass_are_tried_again(client: Any, run: Path, tmp_path: 
     time.sleep(1.5)
     assert not shardwright.dask.run(client, file).failed
     assert sw.finish_tasks(file).missing == 0
+
+
+def test_levels_checks_and_manifests(client: Any, run: Path, tmp_path: Path) -> None:
+    plain, told = tmp_path / "plain.ome.zarr", []
+    shutil.copytree(run, plain)
+    result = shardwright.dask.pyramid(client, run, levels=3, sync=False, progress=lambda *at: told.append(at))
+    assert result.done == result.tasks == len(told) and set(result.outcomes) == {"written"}
+    # No task of a level has begun before those of the level before had ended.
+    levels = [receipt["id"].split("/")[0] for receipt in result.receipts]
+    assert levels == sorted(levels) and set(levels) == {"1", "2", "3"}
+    assert result.summary is not None
+    assert result.summary.report == sw.pyramid(plain, levels=3, sync=False)
+    assert files(run) == files(plain)
+    result = shardwright.dask.verify(client, run)
+    assert result.outcomes == {"read": result.tasks} and result.tasks >= FRAMES
+    assert result.summary is not None and result.summary.report == sw.verify(run)
+    assert result.summary.report.is_sound
+    result = shardwright.dask.manifest(client, run, tmp_path / "out.zarr", tasks=tmp_path / "tasks.jsonl")
+    assert result.summary is not None
+    assert result.summary.report == sw.manifest(run, tmp_path / "plain.zarr")
+    assert files(tmp_path / "out.zarr") == files(tmp_path / "plain.zarr")
+    assert names(tmp_path) == {"run.ome.zarr", "plain.ome.zarr", "out.zarr", "plain.zarr", "tasks.jsonl"}
+
+
+def test_a_level_that_fails_lets_no_other_begin(client: Any, run: Path, tmp_path: Path) -> None:
+    damaged = run / "0" / "c" / "7" / "0" / "0"
+    content = bytearray(damaged.read_bytes())
+    content[1000] ^= 1
+    damaged.write_bytes(content)
+    before = files(run)
+    with pytest.raises(sw.TasksFailed, match=f"1 of .* 1/c/7/0/0.*{run.name}.pyramid.jsonl") as raised:
+        shardwright.dask.pyramid(client, run, levels=2, sync=False)
+    result = raised.value.result
+    assert [key for key, _ in result.failed] == ["1/c/7/0/0"] and result.done == FRAMES - 1
+    assert {receipt["id"].split("/")[0] for receipt in result.receipts} == {"1"}
+    assert files(run) == before
+    report = shardwright.dask.verify(client, run).summary
+    assert report is not None and report.report == sw.verify(run) and report.report.damage == 1
 
 
 def test_arrays_are_read_shard_by_shard(client: Any, start: Start, tmp_path: Path) -> None:

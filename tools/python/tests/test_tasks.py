@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -177,3 +178,69 @@ def test_other_threads_go_on_and_a_child_is_told(start: Start, tmp_path: Path) -
             os._exit(errno.ESRCH)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == errno.ESRCH
+
+
+def run_all(file: Path) -> None:
+    """Runs all tasks, the last first, and those again that wait for others."""
+    tasks, left = sw.RunTasks(file), list(range(len(sw.RunTasks(file))))
+    while left:
+        again = []
+        for index in reversed(left):
+            try:
+                tasks.run(index)
+            except sw.StorageError as error:
+                assert error.errno == errno.EAGAIN and "not made yet" in str(error)
+                again.insert(0, index)
+        assert len(again) < len(left)
+        left = again
+
+
+def test_tasks_make_the_levels_that_pyramid_makes(run: Path, tmp_path: Path) -> None:
+    file, plain = tmp_path / "tasks.jsonl", tmp_path / "plain.ome.zarr"
+    shutil.copytree(run, plain)
+    planned = sw.plan_pyramid(run, file, levels=2, method="median", sync=False)
+    assert planned.tasks > 2
+    with pytest.raises(sw.StorageError, match="not made yet"):
+        sw.RunTasks(file).run(planned.tasks - 1)
+    run_all(file)
+    summary = sw.finish_tasks(file)
+    assert summary.missing == 0 and not summary.already_done
+    assert summary.report == sw.pyramid(plain, levels=2, method="median", sync=False)
+    assert files(run) == files(plain)
+    assert sw.finish_tasks(file).report.already_done and sw.RunTasks(file).run(0).outcome == "finished"
+    with pytest.raises(sw.ExistsError):
+        sw.plan_pyramid(run, tmp_path / "other.jsonl", levels=2, method="median")
+    sw.plan_pyramid(run, file, levels=1, overwrite=True, overwrite_tasks=True)
+    assert names(tmp_path) == {"run.ome.zarr", "plain.ome.zarr", "tasks.jsonl"}
+
+
+def test_tasks_find_what_verify_finds(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    for _ in range(2):
+        expected = sw.verify(run)
+        planned = sw.plan_verify(run, file, overwrite_tasks=True)
+        assert sw.finish_tasks(file).missing == planned.tasks > 2
+        tasks = sw.RunTasks(file)
+        assert {tasks.run(index).outcome for index in range(len(tasks))} == {"read"}
+        summary = sw.finish_tasks(file)
+        assert summary.shards == planned.tasks and summary.report == expected
+        assert summary.report.is_sound == (expected.damage == 0)
+        assert names(tmp_path) == {"run.ome.zarr", "tasks.jsonl"}
+        damaged = run / "0" / "c" / "1" / "0" / "0"
+        content = bytearray(damaged.read_bytes())
+        content[len(content) // 2] ^= 1
+        damaged.write_bytes(content)
+    assert expected.damage > 0
+
+
+def test_tasks_write_the_manifests_that_manifest_writes(run: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "tasks.jsonl", tmp_path / "run.ome.manifest.zarr"
+    prefix = "s3://bucket/run.ome.zarr"
+    sw.plan_manifest(run, None, file, url_prefix=prefix)
+    run_all(file)
+    summary = sw.finish_tasks(file)
+    assert summary.report == sw.manifest(run, tmp_path / "plain.zarr", url_prefix=prefix)
+    assert files(out) == files(tmp_path / "plain.zarr")
+    with pytest.raises(sw.ExistsError):
+        sw.plan_manifest(run, out, tmp_path / "other.jsonl")
+    assert names(tmp_path) == {"run.ome.zarr", out.name, "plain.zarr", "tasks.jsonl"}
