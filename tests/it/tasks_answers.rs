@@ -126,6 +126,27 @@ fn tasks_find_the_damage_that_one_call_finds() {
 }
 
 #[test]
+fn tasks_find_where_chunks_and_books_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = movie(folder.path(), &movie_config());
+    let document = run.join("zarr.json");
+    let said: Value = serde_json::from_slice(&fs::read(&document).unwrap()).unwrap();
+    assert_eq!(said["attributes"]["shardwright"]["missing"], json!([[4, 7]]));
+    for missing in [json!([]), json!([[0, 7]]), json!([[4, 9]]), json!([[2, 3], [5, 7]]), json!([[0, 9]])] {
+        let mut said = said.clone();
+        let count: u64 =
+            missing.as_array().unwrap().iter().map(|run| run[1].as_u64().unwrap() - run[0].as_u64().unwrap()).sum();
+        said["attributes"]["shardwright"]["missing"] = missing.clone();
+        said["attributes"]["shardwright"]["frames_missing"] = json!(count);
+        said["attributes"]["shardwright"]["slots"]["empty_chunks"] = json!(true);
+        fs::write(&document, said.to_string()).unwrap();
+        let found = same(&run);
+        let pixels = found.findings.iter().filter(|finding| finding.path == "0" && finding.what.contains("chunks"));
+        assert!(pixels.count() > 0, "{missing}: {:?}", found.findings);
+    }
+}
+
+#[test]
 fn tasks_find_what_one_call_finds_in_runs_that_were_stopped_and_recovered() {
     for placement in [Placement::Fixed, Placement::Packed] {
         let folder = tempfile::tempdir().unwrap();
