@@ -73,6 +73,20 @@ pub(crate) fn left_in(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+fn with_how_many_threads_and_how_much_memory_is_no_matter_of_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = dataset(folder.path());
+    let other = RepackOptions { workers: 1, memory_bytes: 64 << 20, ..zstd() };
+    let plans = [zstd(), other, RepackOptions { sync: true, ..zstd() }];
+    let [one, other, synced] = plans.map(|options| {
+        let tasks = plan(&run, &folder.path().join("out.zarr"), &options);
+        lines(&tasks)[0]["id"].clone()
+    });
+    assert_eq!(one, other);
+    assert_ne!(one, synced);
+}
+
+#[test]
 fn tasks_make_what_one_call_makes() {
     let folder = tempfile::tempdir().unwrap();
     let run = dataset(folder.path());

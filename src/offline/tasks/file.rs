@@ -41,6 +41,16 @@ pub(super) enum Operation {
 }
 
 impl Operation {
+    /// Without what a machine has for it, which makes no other result.
+    pub(super) fn by_any_machine(self) -> Self {
+        let (workers, memory_bytes) = (0, 0);
+        match self {
+            Self::Repack(options) => Self::Repack(RepackOptions { workers, memory_bytes, ..options }),
+            Self::Pyramid(options) => Self::Pyramid(PyramidOptions { workers, memory_bytes, ..options }),
+            Self::Verify | Self::Manifest(_) => self,
+        }
+    }
+
     /// Whether tasks only tell what they have found, and make no shard.
     pub(super) fn only_reads(&self) -> bool {
         matches!(self, Self::Verify | Self::Manifest(_))

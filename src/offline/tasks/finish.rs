@@ -241,7 +241,9 @@ impl FinishTasks {
         let held = Staging::hold(staging)?;
         let receipts = Receipts::read(staging, plan)?;
         let Looked { made, missing } = self.look_at(LookAt::Made(&planned.changes()?, &receipts))?;
-        if !missing.is_empty() && self.is_made_meanwhile(planned)? {
+        // Another call may have made it meanwhile.
+        let is_made = matches!(planned, Planned::Repack(_)) && self.file.header.out.exists();
+        if !missing.is_empty() && is_made {
             return Ok(TasksSummary { already_done: true, ..self.summary() });
         }
         if held.is_some() && !missing.is_empty() {
@@ -266,11 +268,6 @@ impl FinishTasks {
         };
         self.none_is_missing();
         Ok(TasksSummary { redone, ..summary })
-    }
-
-    /// Whether another call has made the result of a repacking meanwhile.
-    fn is_made_meanwhile(&self, planned: &Planned) -> Result<bool> {
-        Ok(matches!(planned, Planned::Repack(_)) && self.file.header.out.exists())
     }
 
     /// Runs an operation of which shards of the arrays with these names were read.

@@ -186,7 +186,8 @@ impl TaskPlan {
         made_of: &Value,
     ) -> Self {
         arrays.sort_by(|one, other| one.array.cmp(&other.array));
-        let Header { version, operation, source, out, .. } = &header;
+        let Header { version, source, out, .. } = &header;
+        let operation = header.operation.clone().by_any_machine();
         let plan = json!({
             "version": version, "operation": operation, "source": source, "out": out, "arrays": arrays,
             "made_of": made_of,
