@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use rayon::prelude::*;
 
 use super::count;
-use super::levels::LevelMaking;
+use super::level_making::LevelMaking;
 use super::records::{FrameNumbers, KnownFrames};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
 use super::room::{BLOCK_BYTES, blocks};

@@ -6,12 +6,13 @@
 //! New chunks stand behind all that a shard has, and an index that names them comes last. Until then, the last bytes of
 //! the file are the index as it was: the file grows by a copy of it before anything is written.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use rayon::prelude::*;
 
 use super::image::ImagePlan;
+use super::level_making::{Layers, LevelMaking};
 use super::shard::{self, Action};
 use super::target::RecoveryTarget;
 use crate::codec::Encoder;
@@ -40,27 +41,6 @@ const FILES_MAX: u64 = 1 << 16;
 /// No shard is made longer, nor one with a longer index.
 const SHARD_BYTES_MAX: u64 = 1 << 40;
 const INDEX_BYTES_MAX: u64 = 16 << 20;
-
-/// Outer places of chunks, by those of their shards.
-type Layers = BTreeMap<Vec<u64>, BTreeSet<Vec<u64>>>;
-
-/// What a level is to get.
-#[derive(Debug)]
-pub(super) struct LevelMaking {
-    /// The name of the array that it is made of.
-    finer: String,
-    halving: Halving,
-    map: AcquisitionMap,
-    /// Frames that level 0 has, by their numbers here.
-    possible: Ranges,
-    /// Those of them that the level lacks.
-    pub(super) frames: Ranges,
-    /// The chunks of these.
-    layers: Layers,
-    chunk_bytes: usize,
-    /// One past all slots of a shard.
-    slots_end: u64,
-}
 
 /// Notes which frames a level lacks that level 0 has, and how they are made. `planned`: level 0 and the levels before.
 pub(super) fn plan(root: &Path, tree: &Tree, level: &mut ImagePlan, planned: &[ImagePlan]) {
@@ -180,12 +160,6 @@ fn layers(map: &AcquisitionMap, layout: &Layout, frames: &Ranges) -> Option<Laye
 }
 
 impl LevelMaking {
-    /// How many bytes it writes at most, if chunks don't become longer than their pixels.
-    pub(super) fn bytes_needed(&self) -> u64 {
-        let layers = self.layers.values().map(BTreeSet::len).sum::<usize>() as u64;
-        layers.saturating_mul(self.map.tiles()).saturating_mul((self.chunk_bytes + HEADER_BYTES) as u64)
-    }
-
     /// Makes the chunks that the level lacks, after its shards and those of the level before have got their indexes.
     /// Returns how many it has more than before.
     pub(super) fn make(

@@ -9,6 +9,7 @@ mod archive;
 mod count;
 mod documents;
 mod image;
+mod level_making;
 mod levels;
 mod records;
 mod report;
