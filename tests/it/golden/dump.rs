@@ -9,6 +9,9 @@ use serde_json::Value;
 
 /// What `repack` leaves about paths and times.
 pub(super) const JOURNAL: &str = ".shardwright.repack.json";
+/// Of a dataset of several images whose handle is still there: it lists their shards in the order in which they were
+/// closed.
+const LOCK: &str = ".shardwright.lock";
 
 /// Name and text.
 pub(super) type Dump = (String, String);
@@ -51,7 +54,7 @@ pub(super) fn files(root: &Path, folder: &Path) -> Vec<PathBuf> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files(root, &path));
-        } else if !path.ends_with(JOURNAL) {
+        } else if !path.ends_with(JOURNAL) && !path.ends_with(LOCK) {
             found.push(path.strip_prefix(root).unwrap().to_path_buf());
         }
     }
