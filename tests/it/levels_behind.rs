@@ -61,7 +61,7 @@ fn is_document(path: &Path) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
     fn any_run_that_is_stopped_gets_its_levels_back(
