@@ -412,3 +412,19 @@ fn a_dataset_without_a_shard_has_no_tasks_and_a_result() {
     assert_eq!(finish(&tasks).missing, 0);
     assert_eq!(Array::open(&out).unwrap().shape(), Array::open(&bare).unwrap().shape());
 }
+
+#[test]
+fn an_id_that_stands_twice_hides_no_shard_that_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = dataset(folder.path());
+    let tasks = plan(&run, &folder.path().join("out.zarr"), &zstd());
+    let mut all = lines(&tasks);
+    let at = all.iter().position(|line| line.get("task").is_some()).unwrap();
+    all[at + 1]["id"] = all[at]["id"].clone();
+    let text: String = all.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(&tasks, text).unwrap();
+    run_all(&tasks);
+    let refused = FinishTasks::new(&tasks, 2).and_then(|finish| finish.run()).unwrap_err();
+    assert!(refused.to_string().ends_with("is not what was planned"), "{refused}");
+    assert!(!folder.path().join("out.zarr").exists());
+}

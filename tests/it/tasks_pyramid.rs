@@ -7,8 +7,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 use shardwright::offline::{
-    Array, Depth, FinishTasks, Pyramid, PyramidMethod, PyramidOptions, TaskName, TaskOutcome, TaskPlan, TasksReport,
-    TasksSummary,
+    Array, Depth, FinishTasks, Pyramid, PyramidMethod, PyramidOptions, RunTasks, TaskName, TaskOptions, TaskOutcome,
+    TaskPlan, TasksReport, TasksSummary,
 };
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, Error, ErrorKind, Record};
 
@@ -356,4 +356,18 @@ fn a_file_of_tasks_is_input() {
     }
     assert!(!outside.exists());
     assert_eq!(Array::open(image.join("0")).unwrap().shape()[1..], [97, 100]);
+}
+
+#[test]
+fn levels_are_added_to_nothing_but_their_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let [image, _] = images(folder.path(), &config(), &[0, 1, 2, 3]);
+    let tasks = plan(&image, &options());
+    let mut all = lines(&tasks);
+    all[0]["out"] = folder.path().join("elsewhere/in").to_str().unwrap().into();
+    let text: String = all.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(&tasks, text).unwrap();
+    let refused = RunTasks::open(&tasks, &TaskOptions::default()).unwrap_err();
+    assert!(refused.to_string().contains("names another output than its source"), "{refused}");
+    assert!(!folder.path().join("elsewhere").exists());
 }

@@ -194,6 +194,10 @@ impl TaskFile {
             let reason = format!("was planned by version {theirs}, and this is {ours}; plan it again, or run that one");
             return Err(Error::unsupported(path, reason));
         }
+        if matches!(header.operation, Operation::Verify | Operation::Pyramid(_)) && header.out != header.source {
+            let reason = "names another output than its source, which is what its tasks read or add to";
+            return Err(Error::format(path, reason));
+        }
         if header.id.len() != ID_LEN || !header.id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(Error::format(path, format!("its id {} is none", quoted(&header.id))));
         }

@@ -57,6 +57,7 @@ pub(super) struct Seen<'a> {
 impl Seen<'_> {
     pub(super) fn look(&self, at: &LookAt<'_>) -> Result<Looked> {
         let (mut looked, mut spoiled, mut seen) = (Looked::default(), HashSet::new(), 0);
+        let mut last = String::new();
         let mut tasks = self.file.tasks()?;
         loop {
             let batch = tasks.by_ref().take(BATCH).collect::<Result<Vec<_>>>()?;
@@ -65,6 +66,11 @@ impl Seen<'_> {
             let found = batch.par_iter().zip(arrays).map(one).collect::<Result<Vec<_>>>()?;
             seen += batch.len();
             for ((task, array), mut found) in batch.into_iter().zip(arrays).zip(found) {
+                // Two of one id would hide that another is not there.
+                if task.id <= last {
+                    return Err(self.file.is_other());
+                }
+                last.clone_from(&task.id);
                 // The tasks of the level before have come before.
                 if task.inputs.iter().any(|input| spoiled.contains(input)) {
                     self.remove(at, &task, *array as usize)?;

@@ -26,7 +26,9 @@ pub(crate) fn run(args: &RunTaskArgs) -> Result<u8, Failure> {
         return told(args, run(TaskName::Id(id)));
     }
     let range = args.range.clone().or(args.index.map(|index| index..index.saturating_add(1))).unwrap_or(0..0);
-    if range.end > tasks.tasks() {
+    // The last batch of a plan may be shorter than the others, and a plan may have no task at all.
+    let range = range.start..range.end.min(tasks.tasks());
+    if range.is_empty() && (range.start > 0 || args.index.is_some()) {
         let has = tasks.tasks();
         return Err(Failure::Usage(format!(
             "{} has {has} tasks; the last has the number {}",
