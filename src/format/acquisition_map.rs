@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::layout::Layout;
+use super::level_frames::LevelFrames;
 use super::part::{PartMap, parse_of};
 use super::precomputed::volume::{DEALT_MAX, Volume};
 use super::provenance::Provenance;
@@ -263,12 +264,19 @@ impl AcquisitionMap {
         self.growing_volume().map_or(extent, |volume| volume.declared_extent(extent, self.layout.chunk_shape[0]))
     }
 
+    /// How long the first dimension of a level is, of an array of the shape `finest`; `None` if nobody can say.
+    pub(crate) fn extent_of_level(&self, frames: &LevelFrames, finest: &[u64]) -> Option<u64> {
+        let places = finest.get(..self.outer())?.iter().try_fold(1u64, |places, &size| places.checked_mul(size))?;
+        self.extent(frames.end(places)).filter(|_| self.growing_volume().is_none())
+    }
+
     /// How long the first dimension is after a recovery that found this many frames; `None` if it does not depend on
-    /// them. `deepest`: of a volume, its last layer of chunks and how many planes these have.
-    pub(crate) fn recovered_extent(&self, frames: u64, deepest: Option<(u64, u64)>) -> Option<u64> {
+    /// them. `declared`: how long it is at least. `deepest`: of a volume, its last layer of chunks and how many planes
+    /// these have.
+    pub(crate) fn recovered_extent(&self, frames: u64, declared: u64, deepest: Option<(u64, u64)>) -> Option<u64> {
         let extent = self.extent(frames)?;
         if self.growing_volume().is_none() {
-            return Some(extent.max(self.layout.shape[0]));
+            return Some(extent.max(declared));
         }
         // A volume's last chunks end where it does: a size that cuts them elsewhere makes them unreadable.
         let depth = self.layout.chunk_shape[0];

@@ -65,6 +65,15 @@ pub(super) fn factors(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
     factors.flatten().filter(|factors: &Vec<u64>| factors.iter().any(|factor| *factor > 1))
 }
 
+/// Whether this can be the shape of a level that this crate's writer made of an array of the shape `finest`. `extent`:
+/// how long its first dimension then is, where that is known.
+pub(super) fn fits(level: &[u64], finest: &[u64], extent: Option<u64>) -> bool {
+    let is_halved = |(level, finest): (&u64, &u64)| (0..u64::BITS).any(|times| finest.div_ceil(1 << times) == *level);
+    level.len() == finest.len()
+        && level.iter().zip(finest).all(is_halved)
+        && extent.is_none_or(|extent| level.first() == Some(&extent))
+}
+
 impl LevelPair<'_> {
     /// The places of chunks that the level lacks, though it is made of chunks that are there. They hold nothing but the
     /// fill value, or are lost.

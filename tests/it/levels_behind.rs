@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use shardwright::offline::{Array, Recovery, Repack, RepackOptions};
+use shardwright::offline::{
+    Array, Finding, Pyramid, PyramidOptions, Recovery, Repack, RepackOptions, Severity, Verification,
+};
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dim, Downsampling, Dtype, IndexLocation, Placement, PyramidMethod,
 };
 
-use crate::common::recovered;
 use crate::common::stopped::{self, commit, copy_tree, files, finished, restore, sound};
 use crate::common::storage::wait_until;
+use crate::common::{checked, recovered};
 use crate::levels_in_depth::{as_the_tool_makes_them, case};
 
 const OFTEN: Duration = Duration::from_millis(10);
@@ -61,7 +63,7 @@ fn is_document(path: &Path) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
 
     #[test]
     fn any_run_that_is_stopped_gets_its_levels_back(
@@ -207,6 +209,41 @@ fn what_cannot_get_its_frames_says_what_to_do() {
     // Nothing is behind: in an archive, frames that wait are lost.
     assert!(lost.images.iter().all(|image| image.behind.is_none() && image.frames == 13), "{lost:#?}");
 
+    // As a kill leaves an archive between the chunks of a level and those of the next: the headers of the coarsest
+    // level's last chunks are not written.
+    let (config, downsampling) = paused(Config::default());
+    let left = killed(folder.path(), "behind.ozx", &config, &(0..21).collect::<Vec<_>>());
+    let mut bytes = fs::read(&left).unwrap();
+    let mut headers: BTreeMap<Vec<u8>, Vec<(usize, u8)>> = BTreeMap::new();
+    for at in (0..bytes.len() - 64).filter(|at| bytes[*at..].starts_with(b"SWc1\x01")) {
+        headers.entry(bytes[at + 24..at + 40].to_vec()).or_default().push((at, bytes[at + 48]));
+    }
+    assert_eq!(headers.len(), 3);
+    let coarsest = headers.values().min_by_key(|headers| headers.len()).unwrap();
+    coarsest.iter().filter(|(_, first)| *first == 8).for_each(|(at, _)| bytes[*at..at + 64].fill(0));
+    fs::write(&left, bytes).unwrap();
+    let found = recovered(&left, true).unwrap();
+    assert!(found.images[..2].iter().all(|image| image.behind.is_none()), "{found:#?}");
+    let behind = found.images[2].behind.as_deref().unwrap_or_default();
+    let said = "behind.ozx NEW.ome.zarr, and then shardwright pyramid NEW.ome.zarr --method max --levels 2 --overwrite \
+                makes all levels again";
+    assert!(behind.starts_with("lacks 8 frames that level 0 has; shardwright repack "), "{behind}");
+    assert!(behind.ends_with(said), "{behind}");
+    sound(&left);
+    let new = folder.path().join("NEW.ome.zarr");
+    let options = RepackOptions { sync: false, ..RepackOptions::default() };
+    Repack::new(&left, Some(&new), &options).unwrap().run().unwrap();
+    let options = PyramidOptions {
+        method: Some(PyramidMethod::Max),
+        levels: Some(2),
+        overwrite: true,
+        sync: false,
+        ..PyramidOptions::default()
+    };
+    Pyramid::new(&new, &options).unwrap().run().unwrap();
+    assert_eq!(crate::levels::compare(&new, &downsampling, true), 2);
+    sound(&new);
+
     // An array of which the document does not say how it was made.
     let (config, downsampling) = paused(Config::default());
     let path = killed(folder.path(), "run.ome.zarr", &config, &(0..13).collect::<Vec<_>>());
@@ -225,6 +262,55 @@ fn what_cannot_get_its_frames_says_what_to_do() {
     // Told how, it makes them.
     fs::write(&document, said).unwrap();
     made_whole(&path, &downsampling);
+}
+
+fn says_shape(path: &Path, level: usize, shape: &[u64]) {
+    let document = path.join(level.to_string()).join("zarr.json");
+    let mut said: Value = serde_json::from_slice(&fs::read(&document).unwrap()).unwrap();
+    said["shape"] = json!(shape);
+    fs::write(&document, serde_json::to_vec(&said).unwrap()).unwrap();
+}
+
+fn damage_of(found: &Verification, level: usize) -> Vec<&Finding> {
+    let is_its = |finding: &&Finding| finding.severity == Severity::Damage && finding.path == level.to_string();
+    found.findings.iter().filter(is_its).collect()
+}
+
+/// As by a stranger, or by a program that has changed one document of two.
+#[test]
+fn a_level_is_as_long_as_level_0_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, downsampling) = paused(Config::default());
+    let numbers: Vec<u64> = (0..16).collect();
+    for name in ["killed.ome.zarr", "finished.ome.zarr"] {
+        let path = folder.path().join(name);
+        match name {
+            "killed.ome.zarr" => drop(killed(folder.path(), name, &config, &numbers)),
+            _ => finished(&path, &config, &numbers),
+        }
+        made_whole(&path, &downsampling);
+        // Of a finished run there is nothing to recover.
+        let is_killed = name == "killed.ome.zarr";
+        for wrong in [[40, 19, 12], [8, 19, 12]] {
+            says_shape(&path, 1, &wrong);
+            let found = checked(&path).unwrap();
+            let said = format!(
+                "has the shape {wrong:?}, which no level of 0 with [16, 37, 23] can have; the first number should be 16"
+            );
+            assert!(damage_of(&found, 1).iter().any(|finding| finding.what == said), "{name}: {:#?}", found.findings);
+            if is_killed {
+                let would = recovered(&path, false).unwrap();
+                let level = &would.images[1];
+                assert_eq!((&level.shape_before[..], &level.shape[..]), (&wrong[..], &[16, 19, 12][..]));
+                assert_eq!(made_whole(&path, &downsampling).images[1].shape, [16, 19, 12]);
+            }
+        }
+        // What no recovery can know is told.
+        says_shape(&path, 1, &[16, 37, 20]);
+        let found = checked(&path).unwrap();
+        let said = "has the shape [16, 37, 20], which no level of 0 with [16, 37, 23] can have";
+        assert!(damage_of(&found, 1).iter().any(|finding| finding.what.starts_with(said)), "{:#?}", found.findings);
+    }
 }
 
 /// A chunk that took its last frames while a provisional one stood for it that has the same first and last.

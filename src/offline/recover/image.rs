@@ -127,7 +127,8 @@ impl<'a> ImagePlan<'a> {
     pub(super) fn shape(&self) -> Vec<u64> {
         let array = &self.image.node.array;
         let mut shape = array.shape().to_vec();
-        if let Some(extent) = self.image.map.recovered_extent(self.frames.end, self.sums.deepest) {
+        let declared = self.image.extent.unwrap_or(shape[0]);
+        if let Some(extent) = self.image.map.recovered_extent(self.frames.end, declared, self.sums.deepest) {
             shape[0] = extent;
         }
         shape

@@ -259,6 +259,9 @@ fn plan<'a>(
                 Error::unsupported(image.node.array.path(), reason)
             })?;
             image.frames = image.frames_of_level(of.frames.end, &of.frames.present());
+            // What a run that came to its end says stays as it is; `verify` compares it.
+            let extent = image.map.extent_of_level(&image.own.level_frames, &of.shape());
+            image.extent = extent.filter(|_| !image.own.complete);
         }
         let mut image = ImagePlan::new(root, tree, image, counters)?;
         levels::plan(root, tree, &mut image, &planned);

@@ -20,6 +20,8 @@ pub(super) struct WrittenImage<'a> {
     pub(super) map: AcquisitionMap,
     /// Of a level of a pyramid: those that it may have, and where they end.
     pub(super) frames: Option<(u64, Ranges)>,
+    /// Of a level, how long its first dimension is by the array that it is a level of, whatever its document says.
+    pub(super) extent: Option<u64>,
 }
 
 impl WrittenImage<'_> {
@@ -105,7 +107,7 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
             return Err(Error::unsupported(node.array.path(), reason));
         }
         let map = node.array.acquisition_map(&own)?;
-        images.push(WrittenImage { own, group, node, map, frames: None });
+        images.push(WrittenImage { own, group, node, map, frames: None, extent: None });
     }
     if let (true, Some(parts)) = (images.is_empty(), parts) {
         return Err(Error::unfinished(root, in_parts(parts)));

@@ -1,11 +1,37 @@
 //! The levels of images against the arrays that they are made of.
 
+use std::collections::HashMap;
+
+use super::check::CheckedImage;
 use super::{ArrayVerified, CheckRun};
 use crate::error::Result;
 use crate::fs::look;
+use crate::offline::hierarchy::below;
 use crate::offline::levels;
 
 impl CheckRun<'_> {
+    /// The levels that the writer has made are as large as the arrays that they are levels of say.
+    pub(super) fn level_shapes(&self, images: &HashMap<String, CheckedImage>, arrays: &mut [ArrayVerified]) {
+        for (name, image) in images {
+            let group = name.rsplit_once('/').map_or("", |(group, _)| group);
+            let finest = image.own.level_of.as_ref().map(|finest| below(group, finest));
+            let (Some(finest), Some(map)) = (finest, &image.map) else { continue };
+            let (Some(level), Some(of)) = (self.check.tree.array(name), self.check.tree.array(&finest)) else {
+                continue;
+            };
+            // While a run goes on, each document has its own moment.
+            let is_settled = image.own.complete || image.own.recovered;
+            let (shape, of) = (level.array.shape(), of.array.shape());
+            let extent = map.extent_of_level(&image.own.level_frames, of);
+            if is_settled && !levels::fits(shape, of, extent) {
+                let first = extent.map_or_else(String::new, |extent| format!("; the first number should be {extent}"));
+                let what = format!("has the shape {shape:?}, which no level of {finest} with {of:?} can have{first}");
+                self.check.damage(level.array.path(), what);
+                arrays.iter_mut().filter(|array| array.path == *name).for_each(|array| array.damage += 1);
+            }
+        }
+    }
+
     /// The levels of images: chunks that one lacks though it is made of pixels that are there.
     pub(super) fn levels(&self, arrays: &mut [ArrayVerified]) -> Result<()> {
         let tree = self.check.tree;

@@ -211,6 +211,7 @@ impl<'a> CheckRun<'a> {
                 self.totals(image, array);
             }
         }
+        self.level_shapes(&images, &mut arrays);
         drop(images);
         self.levels(&mut arrays)?;
         let (findings, [damage, unchecked, notes]) = self.check.findings.sorted();
