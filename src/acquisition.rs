@@ -33,6 +33,7 @@ use crate::manifest::Manifest;
 use crate::ome;
 use crate::plan::Plan;
 use crate::record::Record;
+use crate::replaceable::refuse_run_in_parts;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats};
 use crate::storage::Storage;
@@ -122,6 +123,7 @@ impl Acquisition {
         refuse_plate(&config)?;
         refuse_label(&config)?;
         refuse_bare(Some(path), &config)?;
+        refuse_run_in_parts(path)?;
         let manifest = Manifest::requested(path, &config)?;
         let around = config.key.as_ref().map(|key| Around::look(path, key, &config)).transpose()?;
         let root = Root::create_within(path, around.as_ref(), config.overwrite)?;

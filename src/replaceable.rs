@@ -11,6 +11,8 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::format::keys::{RECORDS, is_below};
 use crate::format::node::NodeFormat;
+use crate::format::part::Parts;
+use crate::format::provenance::Provenance;
 use crate::format::{self, consolidated, precomputed, provenance, zarr2, zarr3, zarr3_draft};
 use crate::fs::system::open_unfollowed;
 use crate::fs::{LOCK_FILE, folders_above, is_partial};
@@ -152,6 +154,23 @@ fn document(path: &Path) -> Option<Value> {
     let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
     let bytes = is_file.then(|| json::bounded(&file, json::DOCUMENT_BYTES_MAX).ok()?.ok())??;
     json::parse(&bytes).ok()
+}
+
+/// The parts of the run at `root`, if it is one and not finished.
+pub(crate) fn unfinished_parts(root: &Path) -> Option<Parts> {
+    let found = document(&root.join(zarr3::DOCUMENT))?;
+    let own = Provenance::parse(root, &found["attributes"]).ok().flatten()?;
+    own.parts.filter(|_| !own.complete && !own.recovered)
+}
+
+/// Refuses a whole dataset in the place of a run in parts that is not finished: its parts would be gone.
+pub(crate) fn refuse_run_in_parts(root: &Path) -> Result<()> {
+    let help = "it is a run in parts that is not finished: say which part this is (the option `part`), or remove the \
+                run first";
+    match unfinished_parts(root) {
+        Some(_) => Err(Error::Exists { path: root.into(), help }),
+        None => Ok(()),
+    }
 }
 
 /// Whether a writer's lock file is there, and nothing beside it but what a writer makes before the first document of

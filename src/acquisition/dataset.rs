@@ -19,6 +19,7 @@ use crate::error::{Error, Result, caught};
 use crate::manifest::Manifest;
 use crate::ome;
 use crate::plan::{CodecPlan, Plan};
+use crate::replaceable::refuse_run_in_parts;
 use crate::storage::Storage;
 use crate::sync::Unpoisoned;
 use crate::words::quoted;
@@ -66,6 +67,7 @@ impl Dataset {
     /// [`Error::Exists`] for a dataset that is there, [`Error::Conflict`] for anything else that stands there,
     /// [`Error::Locked`] while a dataset there is being written; [`Error::Io`] when the system refuses something.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        refuse_run_in_parts(path.as_ref())?;
         Ok(Self::of(Root::create(path.as_ref(), false)?))
     }
 
@@ -75,6 +77,7 @@ impl Dataset {
     ///
     /// As [`create`](Self::create); [`Error::Locked`] when somebody writes what is to be replaced.
     pub fn create_or_replace(path: impl AsRef<Path>) -> Result<Self> {
+        refuse_run_in_parts(path.as_ref())?;
         Ok(Self::of(Root::create(path.as_ref(), true)?))
     }
 

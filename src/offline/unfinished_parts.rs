@@ -4,16 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::format::part::Parts;
-use crate::format::provenance::Provenance;
-use crate::format::zarr3;
-use crate::fs::document;
-
-/// The parts of the run at `root`, if it is one and not finished.
-fn unfinished_parts(root: &Path) -> Option<Parts> {
-    let found = document::read(&root.join(zarr3::DOCUMENT)).ok().flatten()?;
-    let own = Provenance::parse(root, &found["attributes"]).ok().flatten()?;
-    own.parts.filter(|_| !own.complete && !own.recovered)
-}
+use crate::replaceable::unfinished_parts;
 
 /// Refuses a run in parts that is not finished, for whoever wants it as a whole: the image, or its array.
 pub(super) fn refuse_unfinished_parts(root: &Path) -> Result<()> {

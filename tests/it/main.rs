@@ -57,6 +57,7 @@ mod own_storage;
 mod panicking_subscriber;
 mod parked;
 mod parts;
+mod parts_lacking;
 mod paused;
 mod pictures;
 mod planted;

@@ -37,6 +37,13 @@ impl Finished {
             end => said.map.frame(end - 1).map_or(0, |last| last.saturating_add(1)),
         };
         let frames = ended().map(last).max().unwrap_or(0);
+        // Of parts that did not end, it is only known how far they would have come if others came to the end.
+        let all_ended = ended().count() == found.len();
+        let is_full = |total: u64, (part, said): (&FoundPart, &Said)| {
+            said.own.complete && part.end() > 0 && part.end() >= said.map.frames_below(total)
+        };
+        let planned = run.own.planned.filter(|&total| !all_ended && ended().any(|part| is_full(total, part)));
+        let frames = planned.map_or(frames, |total| frames.max(total));
         let missing = match run.parts.by {
             PartBy::Time => missing_by_time(found, frames)?,
             // Each has some of each frame.

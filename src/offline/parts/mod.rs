@@ -31,8 +31,9 @@ use run::Run;
 /// How [`FinishParts`] works.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FinishPartsOptions {
-    /// Finish without parts that never came or did not end: their frames are listed as missing. What such a part has
-    /// written stays where it is.
+    /// Finish without parts that never came or did not end: their frames are listed as missing, up to the planned end
+    /// of the run if another part has come to it. What such a part has written stays where it is. Finish also where
+    /// shards of a part are gone.
     pub incomplete: bool,
 }
 
@@ -50,6 +51,8 @@ pub struct PartsFinished {
     pub missing: Vec<Range<u64>>,
     /// Chunks that were written.
     pub chunks: u64,
+    /// Those of them whose files were gone when the parts were put together.
+    pub chunks_lost: u64,
     /// Each part.
     pub parts: Vec<PartFinished>,
     /// What is to be known beside that, as sentences.
@@ -99,7 +102,8 @@ impl FinishParts {
     /// # Errors
     ///
     /// [`Error::Locked`] while somebody writes a part or finishes the run; [`Error::Unsupported`] for what is no run in
-    /// parts; [`Error::Unfinished`] with the numbers of parts that never came or did not end; [`Error::Format`] for a
+    /// parts; [`Error::Unfinished`] with the numbers of parts that never came or did not end, and, from
+    /// [`run`](Self::run), those of which shards are gone; [`Error::Format`] for a
     /// part of another run, and when a document is broken; [`Error::Io`] when the system refuses something.
     pub fn new(path: impl AsRef<Path>, options: &FinishPartsOptions) -> Result<Self> {
         let root = path.as_ref();
@@ -130,6 +134,8 @@ impl FinishParts {
             return self.tidy(&run, &found);
         }
         run.refuse_lacking(self.options.incomplete, &found)?;
+        // An earlier call may have moved shards.
+        let lost = if run.parts.finishing { Vec::new() } else { self.lost(&run, &found)? };
         let found = self.close(&run)?;
         let ended: Vec<&FoundPart> = found.iter().filter(|part| part.is_ended()).collect();
         let finished = Finished::new(&run, &found)?;
@@ -139,9 +145,21 @@ impl FinishParts {
             shards::r#move(&self.root, part)?;
         }
         records::merge(&self.root, &ended, &finished, run.parts.by, &self.counters)?;
-        let notes = documents::write(&self.root, &run, &ended, &finished)?;
+        let mut notes = documents::write(&self.root, &run, &ended, &finished)?;
         self.remove(&ended)?;
-        Ok(told(&finished, &found, notes))
+        let (chunks_lost, told_lost): (Vec<u64>, Vec<String>) = lost.into_iter().unzip();
+        notes.extend(told_lost);
+        Ok(PartsFinished { chunks_lost: chunks_lost.iter().sum(), ..told(&finished, &found, notes) })
+    }
+
+    /// Refuses parts of which shards are gone; else they are told.
+    fn lost(&self, run: &Run, found: &[FoundPart]) -> Result<Vec<(u64, String)>> {
+        let lost: Result<Vec<_>> = found.iter().filter_map(|part| part.lost().transpose()).collect();
+        let lost = lost?;
+        match lost.first() {
+            Some((_, what)) if !self.options.incomplete => Err(run.refused(&format!("{what}; bring them back"))),
+            _ => Ok(lost),
+        }
     }
 
     /// Lets no part begin any more, and looks at all of them for the last time. Where one has begun meanwhile, the run
@@ -202,6 +220,7 @@ fn told(finished: &Finished, found: &[FoundPart], notes: Vec<String>) -> PartsFi
         frames_missing: finished.frames_missing,
         missing: finished.told(),
         chunks: finished.chunks,
+        chunks_lost: 0,
         parts: found.iter().map(of).collect(),
         notes,
     }

@@ -151,6 +151,16 @@ impl FoundPart {
         Ok(listed.union(&absent.ranges()))
     }
 
+    /// Chunks that it has lost since it ended, and what to say of them.
+    pub(super) fn lost(&self) -> Result<Option<(u64, String)>> {
+        if !self.is_ended() {
+            return Ok(None);
+        }
+        let array = Array::open_exactly(&self.folder.join("0"))?;
+        let lost = array.as_ref().map(Array::lost).transpose()?.flatten();
+        Ok(lost.map(|lost| (lost.chunks(), format!("part {} {lost}", self.index))))
+    }
+
     /// The array of a field of its records.
     pub(super) fn field(&self, name: &str) -> Result<Option<Array>> {
         Array::open_exactly(&self.folder.join(name))

@@ -49,8 +49,11 @@ impl Run {
         if lacking.is_empty() || incomplete {
             return Ok(());
         }
+        Err(self.refused(&format!("has {}", lacking.join("; and "))))
+    }
+
+    pub(super) fn refused(&self, reason: &str) -> Error {
         let root = self.array.path().parent().unwrap_or(self.array.path());
-        let help = "the option `incomplete` finishes without them";
-        Err(Error::unfinished(root, format!("has {}; {help}", lacking.join("; and "))))
+        Error::unfinished(root, format!("{reason}; the option `incomplete` finishes without them"))
     }
 }

@@ -16,6 +16,7 @@ use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{self, NodeKind};
+use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::ome::grid::PixelGrid;
 use crate::ome::levels;
 use crate::ome::multiscales::{self, AxisEntry, Dataset, Multiscale};
@@ -66,6 +67,7 @@ impl MultiscaleImage {
         if first_image(&document).is_some() {
             return Self::open(path, String::new(), &document);
         }
+        refuse_unfinished_parts(path)?;
         let mut found = Vec::new();
         for node in walk::nodes(path)? {
             let is_label = node.name.split('/').any(|part| part == "labels");

@@ -33,7 +33,7 @@ use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::recover::refuse_begun;
-use crate::offline::unfinished_parts::unfinished;
+use crate::offline::unfinished_parts::{refuse_unfinished_parts, unfinished};
 use crate::sync::Unpoisoned;
 use crate::words::{HAS, IS, count, count_that, of_number};
 use books::Books;
@@ -167,6 +167,7 @@ impl Verify {
         Lock::look_around(&self.root)?;
         Lock::look_below(&self.root)?;
         refuse_begun(&self.root)?;
+        refuse_unfinished_parts(&self.root)?;
         let tree = Tree::walk(&self.root)?;
         tree.check_unwritten()?;
         Ok(tree)

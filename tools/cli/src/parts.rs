@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use shardwright::offline::{FinishParts, FinishPartsOptions, PartsFinished};
+use shardwright::offline::{FinishParts, FinishPartsOptions, PartFinished, PartState, PartsFinished};
 use shardwright::words::count;
 use shardwright::{Config, PartBy};
 
@@ -57,7 +57,9 @@ pub(crate) fn finish(args: &FinishArgs) -> Result<u8, Failure> {
     } else if !args.report.quiet {
         say(&text(&finished))?;
     }
-    Ok(if finished.frames_missing > 0 { exit::FRAMES_LOST } else { exit::FINE })
+    let is_ended = |part: &PartFinished| matches!(part.state, PartState::Complete | PartState::Recovered);
+    let is_whole = finished.chunks_lost == 0 && finished.frames_missing == 0 && finished.parts.iter().all(is_ended);
+    Ok(if is_whole { exit::FINE } else { exit::FRAMES_LOST })
 }
 
 fn text(finished: &PartsFinished) -> String {

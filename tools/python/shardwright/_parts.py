@@ -72,20 +72,21 @@ def finish_parts(path: StrPath, *, incomplete: bool = False, progress: Progress 
     path : path-like
         What ``create_parts`` has made.
     incomplete : bool
-        Finish without parts that never came or did not end, whose frames are then missing.
+        Finish without parts that never came or did not end, whose frames are then missing, up to the planned end of
+        the run if another part has come to it. Finish also where shards of a part are gone.
     progress : bool or callable
         True shows a bar; a callable is called with the frames done, and all.
 
     Returns
     -------
     Report
-        ``shape``, ``frames``, ``frames_missing``, ``missing`` (ranges), ``chunks``, ``parts`` (how each ended) and
-        ``notes``.
+        ``shape``, ``frames``, ``frames_missing``, ``missing`` (ranges), ``chunks``, ``chunks_lost``, ``parts``
+        (how each ended) and ``notes``.
 
     Raises
     ------
     FormatError
-        With the parts that never came or did not end; ``recover`` mends the latter.
+        With the parts that never came, did not end or lack shards; ``recover`` mends those that did not end.
     LockedError
         A part is still written.
     """

@@ -95,7 +95,8 @@ pub(crate) struct RunTaskArgs {
 pub(crate) struct FinishArgs {
     /// The file of tasks, or the dataset that `create` has made
     pub(crate) tasks: PathBuf,
-    /// Of a run in parts: finish without those that never came or did not end, whose frames are then missing
+    /// Of a run in parts: finish without those that never came or did not end, whose frames are then missing, and
+    /// where shards of a part are gone
     #[arg(long)]
     pub(crate) incomplete: bool,
     /// Threads that look at shards, and that check what no task has; 0: one for each core
