@@ -141,6 +141,45 @@ impl Staging {
         }
     }
 
+    /// What is in the way of the file with this name below the tree, because somebody put it there: a link, there or
+    /// above, or what is no folder, or no file.
+    fn planted(path: &Path, name: &str) -> Result<Option<PathBuf>> {
+        let (mut place, mut names) = (path.join("tree"), name.split('/').peekable());
+        // As a rule, there is nothing of the kind.
+        if system::has_no_links(&place.join(name)) && place.join(name).is_file() {
+            return Ok(None);
+        }
+        while let Some(next) = names.next() {
+            place.push(next);
+            let is_last = names.peek().is_none();
+            match fs::symlink_metadata(&place) {
+                Ok(found) if is_last && found.is_file() || !is_last && found.is_dir() => {}
+                Ok(_) => return Ok(Some(place)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(Error::io("look at", place, error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses to make or to read a file where something else was put. Nothing is removed: another process may have
+    /// made the file in this moment.
+    pub(in crate::offline) fn refuse_planted(path: &Path, name: &str) -> Result<()> {
+        let reason = "is a link, or something else that no task has made, in the place of a shard; `finish` removes it";
+        Self::planted(path, name)?.map_or(Ok(()), |planted| Err(Error::conflict(planted, reason)))
+    }
+
+    /// Removes what is in the way of a file, and says whether something was. The caller holds the folder.
+    pub(in crate::offline) fn remove_planted(path: &Path, name: &str) -> Result<bool> {
+        let Some(planted) = Self::planted(path, name)? else { return Ok(false) };
+        let is_folder = fs::symlink_metadata(&planted).is_ok_and(|metadata| metadata.is_dir());
+        match if is_folder { os::remove_folder(&planted) } else { remove_file(&planted) } {
+            // Several files may be behind it.
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(true),
+            removed => removed.map(|()| true),
+        }
+    }
+
     /// Holds the folder while its shards are looked at; `None` where there is no folder.
     pub(in crate::offline) fn hold(path: &Path) -> Result<Option<Lock>> {
         check_own(path)?;
@@ -238,7 +277,7 @@ struct Journal {
 
 /// Refuses what can't be a folder of ours: a link that was put there would have us work elsewhere.
 fn check_own(path: &Path) -> Result<()> {
-    let own = ["tree", JOURNAL, MARKER, PLAN, EMPTY].map(|name| path.join(name));
+    let own = ["tree", JOURNAL, MARKER, PLAN, EMPTY, RECEIPTS].map(|name| path.join(name));
     for path in own.iter().map(PathBuf::as_path).chain([path]) {
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
             return Err(Error::conflict(path, "is a link in the way of repack, which would work there; remove it"));
@@ -262,6 +301,10 @@ fn known(path: &Path) -> Result<Journal> {
         return Err(Error::format(path, format!("its journal names {}, which is not below it", quoted(name))));
     }
     Ok(Journal { arrays, synced: journal.get("synced") == Some(&Value::Bool(true)) })
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
 }
 
 /// Writes a small file, unless it is there.

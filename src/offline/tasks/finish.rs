@@ -240,7 +240,7 @@ impl FinishTasks {
         }
         let held = Staging::hold(staging)?;
         let receipts = Receipts::read(staging, plan)?;
-        let Looked { made, missing } = self.look_at(LookAt::Made(&planned.changes()?, &receipts))?;
+        let Looked { made, missing } = self.look_at(LookAt::Made(&planned.changes()?, &receipts, staging))?;
         // Another call may have made it meanwhile.
         let is_made = matches!(planned, Planned::Repack(_)) && self.file.header.out.exists();
         if !missing.is_empty() && is_made {

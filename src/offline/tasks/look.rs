@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::prelude::*;
@@ -12,15 +13,15 @@ use super::receipt::{MadeIs, MadeShard, Receipts};
 use crate::error::{Error, Result};
 use crate::offline::answers::Answers;
 use crate::offline::progress::ProgressCounters;
-use crate::offline::repack::{Change, ShardOutcome};
+use crate::offline::repack::{Change, ShardOutcome, Staging};
 
 /// Tasks that are looked at together.
 const BATCH: usize = 4096;
 
 /// What is looked for.
 pub(super) enum LookAt<'a> {
-    /// Shards of these arrays, as their receipts say.
-    Made(&'a [(&'a str, &'a Change)], &'a Receipts),
+    /// Shards of these arrays, as their receipts say, in this folder.
+    Made(&'a [(&'a str, &'a Change)], &'a Receipts, &'a Path),
     /// What was found in shards of arrays with these names.
     Read(&'a [String], &'a Answers),
 }
@@ -97,16 +98,19 @@ impl Seen<'_> {
         self.counters.go_on()?;
         refuse_changed(&self.file.header.source, &task.sources)?;
         self.counters.done.fetch_add(1, Relaxed);
-        let (changes, receipts) = match at {
+        let (changes, receipts, staging) = match at {
             LookAt::Read(names, answers) => {
                 if names[array] != task.array {
                     return Err(self.file.is_other());
                 }
                 return Ok(if answers.has(&task.id) { Found::Read } else { Found::Missing });
             }
-            LookAt::Made(changes, receipts) => (changes, receipts),
+            LookAt::Made(changes, receipts, staging) => (changes, receipts, staging),
         };
         let (change, position) = self.place(changes, task, array)?;
+        if Staging::remove_planted(staging, &task.id)? {
+            return Ok(Found::Spoiled);
+        }
         let Some(known) = receipts.of(&task.id) else { return Ok(Found::Missing) };
         match MadeShard::is_as(known, change.target(), &position) {
             Ok(MadeIs::So(outcome)) => Ok(Found::Made(outcome)),
@@ -132,7 +136,7 @@ impl Seen<'_> {
 
     /// Removes a shard that is not what was made: of those of a plan, nobody but its tasks has put anything there.
     fn remove(&self, at: &LookAt<'_>, task: &TaskLine, array: usize) -> Result<()> {
-        if let LookAt::Made(changes, _) = at {
+        if let LookAt::Made(changes, ..) = at {
             let (change, position) = self.place(changes, task, array)?;
             let _ = fs::remove_file(change.target_path(&position));
         }

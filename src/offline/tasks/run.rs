@@ -203,6 +203,7 @@ impl RunTasks {
             Error::format(&self.file.path, format!("names the shard {}, which the result has not", line.id))
         })?;
         self.check_sources(&line.sources)?;
+        line.inputs.iter().chain([&line.id]).try_for_each(|name| Staging::refuse_planted(&self.staging, name))?;
         Staging::join(&self.staging, &self.file.header.id)?;
         let outcome = if self.has_inputs(line, &opened.line)? {
             let tally = Tally { counters: &self.counters, added: AtomicU64::new(0) };
