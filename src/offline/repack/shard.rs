@@ -178,7 +178,9 @@ impl Change {
     /// Creates the folders above a shard, of which none may lead out of the array's.
     fn create_parents(&self, path: &Path) -> Result<()> {
         let (folder, Some(parent)) = (self.target.folder(), path.parent()) else { return Ok(()) };
-        fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
+        if self.publishing == Publishing::Alone {
+            fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
+        }
         os::folders_below(folder, parent)
     }
 

@@ -114,12 +114,18 @@ impl Staging {
         }
     }
 
+    /// Makes the folder of an array whose shards tasks make; not those around, which may have been removed since the
+    /// task has joined, because the result is there.
+    pub(in crate::offline) fn make_place(path: &Path, array: &Path) -> Result<()> {
+        os::folders_below(&path.join("tree"), array)
+    }
+
     /// Notes that the file with this name below the tree is not made, because it would hold nothing. A task that reads
     /// it must not wait for it.
     pub(in crate::offline) fn put_empty(path: &Path, name: &str) -> Result<()> {
         let place = path.join(EMPTY).join(name);
         let failed = |error| Error::io("create", &place, error);
-        place.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+        place.parent().map_or(Ok(()), |folder| os::folders_below(path, folder))?;
         match os::create_new(&place) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
             _ => Ok(()),
@@ -139,6 +145,7 @@ impl Staging {
         if !path.join(JOURNAL).exists() && Self::plan(path).is_ok_and(|plan| plan.as_deref() == Some(id)) {
             let _ = os::remove_folder(path);
         }
+        Self::sweep(path);
     }
 
     /// What is in the way of the file with this name below the tree, because somebody put it there: a link, there or

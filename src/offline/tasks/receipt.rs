@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ use super::file::{SourceKey, TaskLine};
 use crate::error::{Error, Result};
 use crate::fnv;
 use crate::format::index::Range;
-use crate::fs::{look, system};
+use crate::fs::{Identity, look, system};
 use crate::offline::answers::time_text;
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
@@ -210,8 +210,14 @@ impl ReceiptLog {
         let mut line = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         let mut file = self.file.lock().unpoisoned();
+        // At the end of all tasks it was removed, and what is added now is of others.
+        file.take_if(|log| Identity::of(log).is_ok_and(|log| !log.is_at(&self.path)));
         let open = || {
-            self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            // Not the folders around: who made the result has removed them.
+            match self.path.parent().map_or(Ok(()), fs::create_dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
             File::options().append(true).create_new(true).open(&self.path)
         };
         if file.is_none() {

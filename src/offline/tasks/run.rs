@@ -205,6 +205,7 @@ impl RunTasks {
         self.check_sources(&line.sources)?;
         line.inputs.iter().chain([&line.id]).try_for_each(|name| Staging::refuse_planted(&self.staging, name))?;
         Staging::join(&self.staging, &self.file.header.id)?;
+        Staging::make_place(&self.staging, change.target().folder())?;
         let outcome = if self.has_inputs(line, &opened.line)? {
             let tally = Tally { counters: &self.counters, added: AtomicU64::new(0) };
             let check = || self.check_sources(&line.sources);
