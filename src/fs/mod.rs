@@ -31,9 +31,9 @@ pub(crate) use identity::Identity;
 pub(crate) use lock::is_work;
 pub(crate) use lock::{FileLock, LOCK_FILE, Lock, is_partial};
 pub use output::OutputFile;
-#[cfg(feature = "offline")]
-pub(crate) use output::OutputFolder;
 pub(crate) use output::make_file;
+#[cfg(feature = "offline")]
+pub(crate) use output::{OutputFolder, remove_leftovers};
 pub(crate) use publish::{
     absolute, create_new, exchange, finish_exchange, hidden, make_folders, remove_empty_folders, remove_folder, swap,
     sync_folder_of, take_name,

@@ -154,7 +154,7 @@ fn random_name(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Removes what killed calls have left for `path`. Best effort: it is in nobody's way.
-fn remove_leftovers(path: &Path) {
+pub(crate) fn remove_leftovers(path: &Path) {
     let start = hidden(path, "");
     let Some(start) = start.file_name() else { return };
     let is_one = |name: &[u8]| {

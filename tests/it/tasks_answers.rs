@@ -206,6 +206,46 @@ fn tasks_find_what_one_call_finds_in_levels_archives_collections_and_arrays_of_o
 }
 
 #[test]
+fn what_was_told_is_told_again_and_is_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = movie(folder.path(), &movie_config());
+    fs::remove_file(&shards(&run)[1]).unwrap();
+    let tasks = plan(&run);
+    run_all(&tasks);
+    let first = finish(&tasks);
+    let again = finish(&tasks);
+    assert_eq!((first.already_done, again.already_done, &again.report), (false, true, &first.report));
+    assert!(report(again).damage > 0);
+    assert_eq!(runner(&tasks).run(TaskName::Index(0)).unwrap().outcome, TaskOutcome::Finished);
+    let told = tasks.with_extension("finished.json");
+    let said: Value = serde_json::from_slice(&fs::read(&told).unwrap()).unwrap();
+    let count = tasks_of(&tasks).len() as u64;
+    for (pointer, value) in [
+        ("/plan", json!("another")),
+        ("/tasks/0", json!(1)),
+        ("/tasks/1", json!("1.000000000")),
+        ("/told", json!({"manifest": said["told"]["verify"]})),
+        ("/told/verify", json!({"arrays": "none"})),
+        ("/told/verify/damage", json!(-1)),
+        ("", json!([])),
+    ] {
+        let mut said = said.clone();
+        *said.pointer_mut(pointer).unwrap() = value;
+        fs::write(&told, said.to_string()).unwrap();
+        assert_eq!(finish(&tasks).missing, count, "{pointer}");
+    }
+    fs::write(&told, &said.to_string()[..100]).unwrap();
+    assert_eq!(finish(&tasks).missing, count);
+    // A check of the same dataset is a new one when it is planned anew.
+    fs::write(&told, said.to_string()).unwrap();
+    assert!(finish(&tasks).already_done);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(finish(&plan(&run)).missing, count);
+    run_all(&tasks);
+    assert_eq!(report(finish(&tasks)), report(first));
+}
+
+#[test]
 fn a_source_that_was_touched_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let run = movie(folder.path(), &movie_config());
@@ -293,12 +333,14 @@ fn answers_take_a_few_hundred_bytes_and_are_input() {
         *line.pointer_mut(pointer).unwrap() = value.clone();
         fs::create_dir_all(&folder).unwrap();
         fs::write(&log, format!("{line}\n")).unwrap();
+        let _ = fs::remove_file(tasks.with_extension("finished.json"));
         // What can't be is not believed, and the shard is read.
         assert_eq!(report(finish(&tasks)), expected, "{pointer} {value}");
     }
     for (pointer, value) in [("/receipt/id", json!("0/c/9/9/9")), ("/receipt/plan", json!("another"))] {
         let mut line = line.clone();
         *line.pointer_mut(pointer).unwrap() = value;
+        let _ = fs::remove_file(tasks.with_extension("finished.json"));
         fs::create_dir_all(&folder).unwrap();
         fs::write(&log, format!("{line}\n")).unwrap();
         assert_eq!(finish(&tasks).missing, 1, "{pointer}");
@@ -386,6 +428,10 @@ fn tasks_write_the_manifests_that_one_call_writes() {
         assert!(files(&out) == files(&plain), "{name}");
         assert_eq!((answers(folder.path()), left_in(folder.path())), (None, Vec::new()));
         assert!(!tasks.with_extension("missing.jsonl").exists());
+        let again = finish(&tasks);
+        assert_eq!((again.already_done, &again.report), (true, &summary.report), "{name}");
+        // What others have put there is not what the tasks made.
+        fs::write(out.join("kerchunk.json"), "{}").unwrap();
         let error = FinishTasks::new(&tasks, 1).unwrap_err();
         assert!(matches!(error, Error::Exists { .. }), "{error}");
     }

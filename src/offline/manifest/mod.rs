@@ -114,7 +114,7 @@ pub fn manifest_path(dataset: impl AsRef<Path>) -> PathBuf {
 }
 
 /// What [`WriteManifest`] wrote.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ManifestSummary {
     /// Arrays described.
@@ -193,7 +193,7 @@ impl WriteManifest {
     /// root that can't be read are left out, with a note, and of `kerchunk.json` those that documents of its version of
     /// Zarr have no words for.
     pub fn run(&self) -> Result<ManifestSummary> {
-        self.run_with(None)
+        self.run_with(None, &|_, _| Ok(()))
     }
 
     /// The dataset, and where its manifests go.
@@ -206,8 +206,13 @@ impl WriteManifest {
         chunks::separate_files(&self.root, &nodes(&self.root)?)
     }
 
-    /// The same, which takes what others have found in shards in place of reading their indexes.
-    pub(super) fn run_with(&self, answers: Option<&Answers>) -> Result<ManifestSummary> {
+    /// The same, which takes what others have found in shards in place of reading their indexes. `note`: what there is
+    /// to do before the folder, which is whole then, gets its name.
+    pub(super) fn run_with(
+        &self,
+        answers: Option<&Answers>,
+        note: &dyn Fn(&ManifestSummary, &Path) -> Result<()>,
+    ) -> Result<ManifestSummary> {
         let Self { root, out, options, counters } = self;
         counters.begin_only_run("WriteManifest", root)?;
         links::enter(root);
@@ -234,6 +239,7 @@ impl WriteManifest {
         }
         // What has come meanwhile is another call's, or somebody's.
         check_manifest_place(out, options.overwrite)?;
+        note(&summary, made.folder())?;
         made.publish(options.overwrite)?;
         Ok(summary)
     }

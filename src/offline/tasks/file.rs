@@ -240,6 +240,15 @@ impl TaskFile {
         self.path.with_file_name(format!("answers-{}", &self.header.id[..ID_LEN / 2]))
     }
 
+    /// The file with all tasks of the plan, of which this one may have only those that were missing.
+    pub(super) fn of_plan(&self) -> PathBuf {
+        let stem = self.path.file_stem().filter(|_| self.header.tasks != self.header.of);
+        match stem.and_then(|stem| stem.to_str()?.strip_suffix(".missing")) {
+            Some(stem) => self.path.with_file_name(format!("{stem}.jsonl")),
+            None => self.path.clone(),
+        }
+    }
+
     /// All tasks, one after the other.
     pub(super) fn tasks(&self) -> Result<impl Iterator<Item = Result<TaskLine>> + '_> {
         let mut reader = self.reader(self.body)?;

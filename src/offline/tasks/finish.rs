@@ -9,13 +9,14 @@ use rayon::ThreadPool;
 use serde::Serialize;
 
 use super::file::{Header, Operation, TaskFile, TaskLine};
+use super::finished::{Finished, Told};
 use super::look::{LookAt, Looked, Seen};
 use super::plan::{Planned, TaskPlan, put_line, refuse_changed};
 use super::receipt::Receipts;
 use crate::error::{Error, Result};
 use crate::fs as os;
 use crate::offline::answers::Answers;
-use crate::offline::manifest::{ManifestSummary, WriteManifest};
+use crate::offline::manifest::{ManifestOptions, ManifestSummary, WriteManifest};
 use crate::offline::progress::{Progress, ProgressCounters, pool};
 use crate::offline::pyramid::{EarlierLevels, Pyramid, PyramidSummary};
 use crate::offline::repack::{Repack, RepackSummary, ShardOutcome, Staging};
@@ -80,6 +81,7 @@ enum End {
     /// Nothing, as it was done.
     DoneRepack(Box<Repack>),
     DonePyramid(Box<Pyramid>),
+    DoneReadings(Box<TasksReport>),
     /// Shards of these are made.
     Make(Planned),
     /// The shards of arrays with these names were read.
@@ -95,7 +97,7 @@ impl FinishTasks {
         match &self.end {
             End::Verify(verify, _) => verify.stop(),
             End::Manifest(manifest, _) => manifest.stop(),
-            End::DoneRepack(_) | End::DonePyramid(_) | End::Make(_) => {}
+            End::DoneRepack(_) | End::DonePyramid(_) | End::DoneReadings(_) | End::Make(_) => {}
         }
     }
 
@@ -165,16 +167,23 @@ impl FinishTasks {
 
     fn readings(file: &TaskFile, workers: usize) -> Result<(End, Vec<u32>)> {
         let Header { operation, source, out, .. } = &file.header;
-        let plan = match operation {
-            Operation::Manifest(options) => TaskPlan::manifest(source, Some(out), options)?,
-            _ => TaskPlan::verify(source)?,
+        let done = told_before(file);
+        let (manifest, plan) = match operation {
+            Operation::Manifest(options) => {
+                // What an earlier call has written is in no way.
+                let overwrite = options.overwrite || done.is_some();
+                let allowed = ManifestOptions { overwrite, ..options.clone() };
+                let manifest = WriteManifest::new(source, Some(out), &allowed)?;
+                let plan = TaskPlan::of_manifest(&manifest, options)?;
+                (Some(manifest), plan)
+            }
+            _ => (None, TaskPlan::verify(source)?),
         };
         let (Planned::Readings(names), arrays) = same_plan(plan, file)? else { return Err(file.is_other()) };
-        let end = match operation {
-            Operation::Manifest(options) => {
-                End::Manifest(Box::new(WriteManifest::new(source, Some(out), options)?), names)
-            }
-            _ => End::Verify(Verify::new(source, &VerifyOptions { workers })?, names),
+        let end = match (done, manifest) {
+            (Some(report), _) => End::DoneReadings(Box::new(report)),
+            (None, Some(manifest)) => End::Manifest(Box::new(manifest), names),
+            (None, None) => End::Verify(Verify::new(source, &VerifyOptions { workers })?, names),
         };
         Ok((end, arrays))
     }
@@ -182,7 +191,9 @@ impl FinishTasks {
     /// Sees that the shard of every task is there, with the length and the index that its receipt says and, if it was
     /// touched since, the same bytes; then makes everything else, documents last, and gives the result its name. What
     /// is not what was made is removed, so that its task can run again. Where shards were only read, each must have
-    /// been, and then the operation is run, which takes what was found; at its end, that is removed.
+    /// been, and then the operation is run, which takes what was found; at its end, that is removed. What the operation
+    /// tells is kept beside the file of tasks, in one whose name ends in `.finished.json`: another call tells the same,
+    /// until that file is removed, or the tasks are planned again.
     ///
     /// Where shards are missing, there is no result: they are in the summary, and beside the file of tasks is one with
     /// their tasks, whose name ends in `.missing.jsonl`.
@@ -194,21 +205,37 @@ impl FinishTasks {
         match &self.end {
             End::DoneRepack(repack) => {
                 let shards = repack.finish_planned(&[])?.shards_found;
+                self.none_is_missing();
                 Ok(TasksSummary { shards, already_done: true, ..self.summary() })
             }
             End::DonePyramid(pyramid) => {
                 Staging::leave(pyramid.places().1, &self.file.header.id);
+                self.none_is_missing();
                 Ok(self.of_pyramid(pyramid.done_summary()))
             }
+            End::DoneReadings(report) => {
+                self.leave_readings();
+                let (shards, report) = (self.file.header.tasks, Some(TasksReport::clone(report)));
+                Ok(TasksSummary { shards, already_done: true, report, ..self.summary() })
+            }
             End::Make(planned) => self.make(planned),
-            End::Verify(verify, names) => {
-                let report = |answers: &Answers| verify.run_with(Some(answers)).map(TasksReport::Verification);
-                self.read(names, &report)
-            }
-            End::Manifest(manifest, names) => {
-                let report = |answers: &Answers| manifest.run_with(Some(answers)).map(TasksReport::Manifest);
-                self.read(names, &report)
-            }
+            End::Verify(verify, names) => self.read(names, &|answers| {
+                let told = verify.run_with(Some(answers))?;
+                // A full disk is no reason to tell nothing. Another call has what was found, then.
+                let is_kept = Finished::put(&self.file, Told::Verify(told.clone()), None).is_ok();
+                Ok((TasksReport::Verification(told), is_kept))
+            }),
+            End::Manifest(manifest, names) => self.read(names, &|answers| {
+                let keep = |told: &ManifestSummary, made: &Path| {
+                    Finished::put(&self.file, Told::Manifest(told.clone()), Some(made))
+                };
+                match manifest.run_with(Some(answers), &keep) {
+                    // Another call may have written them meanwhile.
+                    Err(error @ Error::Exists { .. }) => told_before(&self.file).ok_or(error),
+                    told => told.map(TasksReport::Manifest),
+                }
+                .map(|report| (report, true))
+            }),
         }
     }
 
@@ -271,18 +298,30 @@ impl FinishTasks {
     }
 
     /// Runs an operation of which shards of the arrays with these names were read.
-    fn read(&self, names: &[String], report: &dyn Fn(&Answers) -> Result<TasksReport>) -> Result<TasksSummary> {
+    /// `report`: what it tells, and whether another call would find that.
+    fn read(&self, names: &[String], report: &dyn Fn(&Answers) -> Result<(TasksReport, bool)>) -> Result<TasksSummary> {
         let folder = self.file.answers();
         let answers = Answers::read(&folder, &self.file.header.id)?;
         let Looked { missing, .. } = self.look_at(LookAt::Read(names, &answers))?;
         if !missing.is_empty() {
             return self.missing(missing, answers.repeated);
         }
-        let report = Some(report(&answers)?);
-        os::remove_folder(&folder)?;
-        self.none_is_missing();
+        let (report, is_kept) = report(&answers)?;
+        if is_kept {
+            self.leave_readings();
+        }
         let (shards, redone) = (self.file.header.tasks, answers.repeated);
-        Ok(TasksSummary { shards, redone, report, ..self.summary() })
+        Ok(TasksSummary { shards, redone, report: Some(report), ..self.summary() })
+    }
+
+    /// Removes what tasks have found, of which everything was told. A late one may be about to write there, and removes
+    /// that itself.
+    fn leave_readings(&self) {
+        let _ = os::remove_folder(&self.file.answers());
+        if let Operation::Manifest(_) = self.file.header.operation {
+            os::remove_leftovers(&self.file.header.out);
+        }
+        self.none_is_missing();
     }
 
     fn look_at(&self, at: LookAt<'_>) -> Result<Looked> {
@@ -320,6 +359,16 @@ impl FinishTasks {
         file.flush().map_err(failed)?;
         os::rename(&partial, path, false)
     }
+}
+
+/// What an earlier call has told of tasks that only read, if what it has written is there as it was.
+fn told_before(file: &TaskFile) -> Option<TasksReport> {
+    let earlier = Finished::of(file)?;
+    let is_there = file.header.operation == Operation::Verify || earlier.is_of(&file.header.out);
+    is_there.then(|| match earlier.told() {
+        Told::Verify(told) => TasksReport::Verification(told),
+        Told::Manifest(told) => TasksReport::Manifest(told),
+    })
 }
 
 /// What is planned now, if it is what was planned then.

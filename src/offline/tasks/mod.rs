@@ -7,6 +7,7 @@
 
 mod file;
 mod finish;
+mod finished;
 mod look;
 mod plan;
 mod receipt;

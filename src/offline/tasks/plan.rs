@@ -151,7 +151,10 @@ impl TaskPlan {
     ///
     /// As for [`WriteManifest::new`] and [`WriteManifest::run`].
     pub fn manifest(path: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
-        let manifest = WriteManifest::new(path, out, options)?;
+        Self::of_manifest(&WriteManifest::new(path, out, options)?, options)
+    }
+
+    pub(super) fn of_manifest(manifest: &WriteManifest, options: &ManifestOptions) -> Result<Self> {
         let (root, out) = manifest.places();
         let header = Header::of(Operation::Manifest(options.clone()), of_text(root)?, of_text(out)?);
         Self::of_readings(header, manifest.separate_files()?)

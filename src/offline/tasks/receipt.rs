@@ -226,6 +226,15 @@ impl ReceiptLog {
         let Some(log) = &mut *file else { return Ok(()) };
         log.write_all(&line).map_err(failed)
     }
+
+    /// Removes what nobody reads any more.
+    pub(super) fn leave(&self) {
+        if self.file.lock().unpoisoned().take().is_some() {
+            let _ = fs::remove_file(&self.path);
+            // Of a folder with something in it, the system says no.
+            let _ = self.path.parent().map(fs::remove_dir);
+        }
+    }
 }
 
 /// What of a receipt is compared.

@@ -11,6 +11,7 @@ use rayon::ThreadPool;
 use serde::Serialize;
 
 use super::file::{ArrayLine, LevelLine, NewArray, Operation, SourceKey, TaskFile, TaskLine, TaskName};
+use super::finished::Finished;
 use super::plan::{key_in, refuse_changed};
 use super::receipt::{MadeShard, ReceiptLog, TaskOutcome, TaskReceipt};
 use crate::error::{Error, Result};
@@ -47,7 +48,7 @@ impl Default for TaskOptions {
 /// whether the folder of the result is empty. It may be run twice, also at the same time and on several machines: the
 /// same bytes come of it, and the first file that is whole and read back has the name. Where nothing is made, what a
 /// task has found stands in a folder beside the file of tasks, `answers-…`, which
-/// [`FinishTasks`](super::FinishTasks) removes.
+/// [`FinishTasks`](super::FinishTasks) removes; from then on, no task is run, as where the result is there.
 ///
 /// ```no_run
 /// use shardwright::offline::{RunTasks, TaskName, TaskOptions};
@@ -116,7 +117,8 @@ impl RunTasks {
         self.file.header.tasks
     }
 
-    /// Runs a task, and says what it has made: also what was made before. What is only read is read again.
+    /// Runs a task, and says what it has made: also what was made before. What is only read is read again, until all of
+    /// it was and that was told.
     ///
     /// # Errors
     ///
@@ -128,18 +130,18 @@ impl RunTasks {
     /// too small. Nothing has the task's name then.
     pub fn run(&self, task: TaskName<'_>) -> Result<TaskReceipt> {
         let line = self.file.task(task)?;
-        if self.file.header.operation.only_reads() {
-            return self.read(&line);
-        }
-        let plan = &self.file.header.id;
+        let (plan, only_reads) = (&self.file.header.id, self.file.header.operation.only_reads());
         let finished = || TaskReceipt::without_file(plan, &line, TaskOutcome::Finished);
         if self.has_result(&line)? {
             return Ok(finished());
         }
-        let made = self.make(&line);
+        let made = if only_reads { self.read(&line) } else { self.make(&line) };
         // Somebody else may have made the shard, and then the result, while this one slept.
         if self.has_result(&line)? {
-            Staging::leave(&self.staging, plan);
+            match only_reads {
+                true => self.log.leave(),
+                false => Staging::leave(&self.staging, plan),
+            }
             return Ok(finished());
         }
         made
@@ -150,7 +152,8 @@ impl RunTasks {
         let out = &self.file.header.out;
         match self.file.header.operation {
             Operation::Pyramid(_) => self.file.array(&line.array)?.has_its_name(out),
-            _ => Ok(out.exists()),
+            Operation::Repack(_) => Ok(out.exists()),
+            Operation::Verify | Operation::Manifest(_) => Ok(Finished::holds(&self.file)),
         }
     }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::answers::Answers;
 use super::layers::{Budget, FoundFrames, FoundLayers, groups};
@@ -44,7 +44,7 @@ pub(super) use separate::ShardChecker;
 use shard::CheckedSums;
 
 /// What a check of a dataset came to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Verification {
     /// The arrays, in the order of their paths.
@@ -60,7 +60,7 @@ pub struct Verification {
 }
 
 /// One array that was checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ArrayVerified {
     /// The path below the root; empty for the root itself.

@@ -154,9 +154,16 @@ def _written(file: StrPath, overwrite: bool, plan: Callable[[Path], tuple[int, l
                 raise ExistsError(17, text, str(target))
         else:
             os.replace(partial, target)
+        # What a check has told is told for this file of tasks no more: its tasks are to be run again.
+        _told(target).unlink(missing_ok=True)
     finally:
         partial.unlink(missing_ok=True)
     return Report(tasks=tasks, notes=notes)
+
+
+def _told(file: Path) -> Path:
+    """Where the end of tasks that only read keeps what it has told."""
+    return file.with_suffix(".finished.json")
 
 
 class RunTasks(_core.RunTasks):
@@ -223,7 +230,8 @@ def finish_tasks(path: StrPath, *, workers: int = 0, progress: Progress = False)
         ``missing``: how many shards are not there, or not what was made. If there are any, there is no result yet, as
         damage that ``verify`` finds is no exception: ``missing_ids`` are the first of them, and ``missing_tasks`` is a
         file with nothing but their tasks. Else ``shards``, ``bytes``, ``redone`` (made twice), ``already_done``, and
-        ``report``: what ``verify``, ``pyramid`` or ``manifest`` tells.
+        ``report``: what ``verify``, ``pyramid`` or ``manifest`` tells. Called again, it tells the same; of ``verify``
+        and ``manifest``, what was told is kept beside the file of tasks until they are planned again.
     """
     with of_tasks("finish", progress) as tell:
         summary = _report(_core.finish_tasks(Path(path), workers, tell))

@@ -31,7 +31,7 @@ from shardwright import _errors, _offline
 from shardwright._cluster import Calls
 from shardwright._offline import Progress, Report, StoredArray, StrPath
 from shardwright._progress import of_tasks
-from shardwright._tasks import RunTasks, finish_tasks, plan_manifest, plan_pyramid, plan_repack, plan_verify
+from shardwright._tasks import RunTasks, _told, finish_tasks, plan_manifest, plan_pyramid, plan_repack, plan_verify
 
 if TYPE_CHECKING:
     import dask.array
@@ -350,6 +350,7 @@ def _finished(result: Result, file: Path, goes: bool) -> Result:
         raise failed
     if goes:
         file.unlink(missing_ok=True)
+        _told(file).unlink(missing_ok=True)
     return result
 
 

@@ -257,7 +257,8 @@ def test_levels_checks_and_manifests(client: Any, run: Path, tmp_path: Path) -> 
     assert result.summary is not None
     assert result.summary.report == sw.manifest(run, tmp_path / "plain.zarr")
     assert files(tmp_path / "out.zarr") == files(tmp_path / "plain.zarr")
-    assert names(tmp_path) == {"run.ome.zarr", "plain.ome.zarr", "out.zarr", "plain.zarr", "tasks.jsonl"}
+    datasets = {"run.ome.zarr", "plain.ome.zarr", "out.zarr", "plain.zarr"}
+    assert names(tmp_path) == {*datasets, "tasks.jsonl", "tasks.finished.json"}
 
 
 def test_a_level_that_fails_lets_no_other_begin(client: Any, run: Path, tmp_path: Path) -> None:

@@ -225,7 +225,12 @@ def test_tasks_find_what_verify_finds(run: Path, tmp_path: Path) -> None:
         summary = sw.finish_tasks(file)
         assert summary.shards == planned.tasks and summary.report == expected
         assert summary.report.is_sound == (expected.damage == 0)
-        assert names(tmp_path) == {"run.ome.zarr", "tasks.jsonl"}
+        assert tasks.run(0).outcome == "finished"
+        again = sw.finish_tasks(file)
+        assert again.already_done and again.report == expected
+        assert names(tmp_path) == {"run.ome.zarr", "tasks.jsonl", "tasks.finished.json"}
+        # The same plan once more is a check once more.
+        assert sw.plan_verify(run, file).tasks == sw.finish_tasks(file).missing
         damaged = run / "0" / "c" / "1" / "0" / "0"
         content = bytearray(damaged.read_bytes())
         content[len(content) // 2] ^= 1
@@ -243,4 +248,5 @@ def test_tasks_write_the_manifests_that_manifest_writes(run: Path, tmp_path: Pat
     assert files(out) == files(tmp_path / "plain.zarr")
     with pytest.raises(sw.ExistsError):
         sw.plan_manifest(run, out, tmp_path / "other.jsonl")
-    assert names(tmp_path) == {"run.ome.zarr", out.name, "plain.zarr", "tasks.jsonl"}
+    assert sw.finish_tasks(file).already_done
+    assert names(tmp_path) == {"run.ome.zarr", out.name, "plain.zarr", "tasks.jsonl", "tasks.finished.json"}
