@@ -1,5 +1,6 @@
 //! `shardwright finish`: the result of what many processes have made.
 
+use serde_json::Value;
 use shardwright::Error;
 use shardwright::offline::{FinishTasks, TasksReport, TasksSummary};
 use shardwright::words::count;
@@ -9,6 +10,9 @@ use crate::console::{say, tell_notes};
 use crate::failure::{Failure, exit, name_options};
 use crate::report::decimal;
 use crate::{interrupt, manifest, parts, pyramid, verify};
+
+/// What is told of a check whose tasks are not looked at.
+const TOLD_BEFORE: &str = "was finished before, and this is what was found then; plan again to check again";
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
@@ -33,11 +37,12 @@ pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
         _ => {}
     }
     if args.report.json {
-        let json = serde_json::to_string(&summary).expect("it holds only numbers, strings and lists");
-        say(&format!("{json}\n"))?;
+        say(&format!("{}\n", to_json(&summary)))?;
     } else if !args.report.quiet || summary.missing > 0 {
-        if let Some(TasksReport::Manifest(told)) = &summary.report {
-            tell_notes(false, &told.notes);
+        match &summary.report {
+            Some(TasksReport::Manifest(told)) => tell_notes(summary.already_done, &told.notes),
+            Some(TasksReport::Verification(_)) => tell_notes(!summary.already_done, &[TOLD_BEFORE.to_owned()]),
+            _ => {}
         }
         say(&sentence(&summary))?;
     }
@@ -48,12 +53,22 @@ pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
     })
 }
 
+/// What the operation's own command tells, and what became of the tasks.
+fn to_json(summary: &TasksSummary) -> Value {
+    let mut json = serde_json::to_value(summary).expect("it holds only numbers, strings and lists");
+    let report = json.as_object_mut().and_then(|json| json.remove("report"));
+    for (key, value) in report.iter().filter_map(Value::as_object).flatten() {
+        json[key] = value.clone();
+    }
+    json
+}
+
 fn sentence(summary: &TasksSummary) -> String {
     let TasksSummary { tasks, missing, missing_ids, missing_tasks, redone, shards, bytes, already_done, .. } = summary;
     match &summary.report {
         Some(TasksReport::Verification(told)) => return verify::to_text(told),
         Some(TasksReport::Pyramid(told)) => return format!("{}\n", pyramid::sentence(told, "")),
-        Some(TasksReport::Manifest(told)) => return format!("{}\n", manifest::sentence(told)),
+        Some(TasksReport::Manifest(told)) if !already_done => return format!("{}\n", manifest::sentence(told)),
         _ => {}
     }
     if *already_done {
