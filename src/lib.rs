@@ -37,7 +37,7 @@
 //! | `offline` (default) | the module `offline`: to read, check, recover and change finished datasets |
 //! | `zarrs` | `offline::Store` as a storage of the crate `zarrs`: the traits of `zarrs_storage` 0.4; with `offline` |
 //! | `capi` | the C interface of `include/shardwright.h` |
-//! | `toml` | configurations of the C interface may be TOML, too |
+//! | `toml` | configurations of the C interface and of the command may be TOML, too |
 //!
 //! # Words
 //!

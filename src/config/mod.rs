@@ -5,6 +5,8 @@
 
 mod codec;
 mod dim;
+#[cfg(feature = "toml")]
+mod document;
 mod fill_value;
 mod label;
 mod ome;

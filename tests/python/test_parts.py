@@ -56,6 +56,24 @@ def test_what_can_not_be_created_is_refused(tool, config, tmp_path):
     assert not run.exists()
 
 
+def test_a_configuration_may_be_toml(tool, tmp_path):
+    run, config = tmp_path / "run.ome.zarr", tmp_path / "run.toml"
+    dims = [
+        "[[dims]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in dim.items()) for dim in CONFIG["dims"]
+    ]
+    config.write_text('dtype = "uint8"\nring_bytes = 1048576\n' + "".join(dims))
+    assert "4 parts by time" in tool("create", run, "--config", config, "--parts", "4")
+    assert zarr.open_array(run / "0", mode="r").shape == (40, 20, 50)
+    other = tmp_path / "other.ome.zarr"
+    config.write_text('dtype = "uint8"\nring = 1\n')
+    said = tool("create", other, "--config", config, "--parts", "2", code=2)
+    assert "run.toml, read as TOML: unknown field `ring`" in said and "at line 2 column 1" in said
+    config.write_text("dtype = \n")
+    assert "read as TOML: " in tool("create", other, "--config", config, "--parts", "2", code=2)
+    config.rename(tmp_path / "run.json")
+    assert "read as JSON: " in tool("create", other, "--config", tmp_path / "run.json", "--parts", "2", code=2)
+
+
 def test_a_dataset_without_parts_is_not_finished(tool, replay):
     _, path = replay("synthetic", "--camera", "64x48xu16", "--frames", "5")
     assert "is no run in parts" in tool("finish", path, code=5)

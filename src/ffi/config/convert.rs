@@ -129,13 +129,8 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
         return from_json(document, "sw_config.document");
     }
     #[cfg(feature = "toml")]
-    return toml::from_str(document).map_err(|error| {
-        // Its own text shows the line of the document, and has several of its own.
-        let before = error.span().and_then(|span| document.get(..span.start)).unwrap_or_default();
-        let (line, column) = (before.split('\n').count(), before.chars().rev().take_while(|&c| c != '\n').count() + 1);
-        let reason = plain(error.message());
-        told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {reason} at line {line} column {column}"))
-    });
+    return Config::from_toml(document)
+        .map_err(|reason| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {reason}")));
     #[cfg(not(feature = "toml"))]
     refuse!(
         crate::ffi::status::SW_ERROR_UNSUPPORTED,

@@ -1,6 +1,7 @@
 //! `shardwright create`, and `shardwright finish` of what it has made: one run that several processes write.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 use shardwright::offline::{FinishParts, FinishPartsOptions, PartFinished, PartState, PartsFinished};
@@ -17,9 +18,7 @@ use crate::report::{joined, missing_text};
 /// Creates a run and returns the exit code.
 pub(crate) fn create(args: &CreateArgs) -> Result<u8, Failure> {
     refuse_unusable(&args.path)?;
-    let text = fs::read_to_string(&args.config).map_err(|error| Failure::io("read", &args.config, &error))?;
-    let config: Config = serde_json::from_str(&text)
-        .map_err(|error| Failure::Usage(format!("--config {}, read as JSON: {error}", args.config.display())))?;
+    let config = configuration(&args.config)?;
     let config = Config { overwrite: args.overwrite || config.overwrite, ..config };
     let regions = shardwright::create_parts(&args.path, config, args.parts, args.by)?;
     if args.report.json {
@@ -42,6 +41,17 @@ pub(crate) fn create(args: &CreateArgs) -> Result<u8, Failure> {
         say(&text)?;
     }
     Ok(exit::FINE)
+}
+
+/// What a file says: TOML if that is how its name ends, and else JSON.
+fn configuration(path: &Path) -> Result<Config, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| Failure::io("read", path, &error))?;
+    let is_toml = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"));
+    let (form, config) = match is_toml {
+        true => ("TOML", Config::from_toml(&text)),
+        false => ("JSON", serde_json::from_str(&text).map_err(|error| error.to_string())),
+    };
+    config.map_err(|reason| Failure::Usage(format!("--config {}, read as {form}: {reason}", path.display())))
 }
 
 /// Finishes a run and returns the exit code.

@@ -15,7 +15,7 @@ use super::values::{one_of, within};
 pub(crate) struct CreateArgs {
     /// The dataset to create
     pub(crate) path: PathBuf,
-    /// The configuration that all parts have in common: JSON, as programs give it
+    /// The configuration that all parts have in common: JSON, as programs give it, or TOML where the name ends in .toml
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
     /// How many processes write it
