@@ -8,6 +8,8 @@ params.batch = 100
 process batch {
     // 75: what failed has not to do with the tasks. Any other exit code lets the tasks that run end, and no more begin.
     errorStrategy { task.exitStatus == 75 && task.attempt <= 5 ? 'retry' : 'finish' }
+    // Else it is 1, whatever the strategy says.
+    maxRetries 5
     input: val range
     output: path 'receipts.jsonl'
     script: "shardwright run-task '${file(params.tasks)}' --range $range --json > receipts.jsonl"
@@ -20,8 +22,11 @@ process finish {
 }
 
 workflow {
-    def count = new groovy.json.JsonSlurper().parseText(file(params.tasks).withReader { it.readLine() }).tasks
-    def firsts = (0..<count).step(params.batch as int)
-    batch(channel.fromList(firsts.collect { "$it:${Math.min(it + (params.batch as int), count as int)}" }))
-    finish(batch.out.collect()) | view
+    def plan = file(params.tasks).withReader { reader -> reader.readLine() }
+    def count = new groovy.json.JsonSlurper().parseText(plan).tasks as int
+    def size = params.batch as int
+    def firsts = (0..<count).step(size)
+    batch(channel.fromList(firsts.collect { first -> "$first:${Math.min(first + size, count)}" }))
+    // A plan without tasks has a result, too.
+    finish(batch.out.collect().ifEmpty([])) | view
 }
