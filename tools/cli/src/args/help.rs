@@ -147,8 +147,9 @@ pub(super) fn finish() -> String {
     let text = "Of tasks: every shard must be there, as its receipt says. Then everything else is written, documents \
                 last, and the result gets its name; of verify, the report is printed, with its exit code. If shards \
                 are missing, the first 20 are named, and a file of tasks with nothing but these is written beside \
-                the other one: tasks.missing.jsonl.\n\nOf a run in \
-                parts: shards are moved into its array, and its records and documents tell of all parts. No pixel is \
+                the other one: tasks.missing.jsonl. Killed and called again, it goes on; called again after its end, \
+                it says so, and of verify tells the same report: plan again to check again.\n\nOf a run in parts: \
+                shards are moved into its array, and its records and documents tell of all parts. No pixel is \
                 read. Killed and called again, it continues where it stopped.";
     page(
         text,
