@@ -12,7 +12,7 @@ use crate::dataset::Dataset;
 use crate::errors::{OrRaise, frame_error, raised};
 use crate::frame::Frame;
 use crate::log::drain;
-use crate::running::{Running, locked};
+use crate::running::Running;
 use crate::waits::in_thread;
 
 /// One run of one image: frames go in, a finished dataset comes out.
@@ -143,8 +143,7 @@ impl Acquisition {
     ///
     /// ``shardwright.write_headers`` writes the header that describes it.
     fn c_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let run = self.running.run(py)?;
-        c_table::capsule(py, &run, &mut locked(&self.running.lent))
+        c_table::capsule(py, self.running.handle(py)?)
     }
 
     /// The shape of a chunk, with the automatic sizes filled in.

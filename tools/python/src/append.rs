@@ -1,7 +1,6 @@
 //! Frames that are copied into the ring.
 #![allow(unsafe_code)]
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -89,11 +88,11 @@ impl Running {
 
     fn append_pieces(&self, py: Python<'_>, mut source: Bytes, timeout: Option<f64>) -> PyResult<u64> {
         let (geometry, limit) = (&self.geometry, self.limit(py, timeout)?);
+        let turn = self.pieces.turn(py, timeout)?;
         let frame_bytes = geometry.frame_bytes;
         let mut taken = 0;
         while source.bytes > 0 {
-            let held = self.pieces.lock().unwrap_or_else(PoisonError::into_inner).0.take();
-            let (mut frame, filled) = match held {
+            let (mut frame, filled) = match turn.take() {
                 None if source.bytes >= frame_bytes => {
                     let whole = source.cut(source.bytes / frame_bytes * frame_bytes);
                     let strides = (geometry.row_bytes(), frame_bytes);
@@ -108,7 +107,7 @@ impl Running {
             copy_piece(&mut frame, geometry, filled, &piece);
             let filled = filled + piece.bytes;
             if filled < frame_bytes {
-                self.pieces.lock().unwrap_or_else(PoisonError::into_inner).0 = Some((frame, filled));
+                turn.put_back(frame, filled);
             } else {
                 frame.into_inner().commit_next(Record::default()).or_raise(py)?;
                 taken += geometry.samples as u64;
@@ -221,14 +220,15 @@ impl Acquisition {
 
     /// Append bytes, whatever object they are of: whole frames, or any pieces of them.
     ///
-    /// What is left of an incomplete frame waits for more; ``finish`` gives it up.
+    /// What is left of an incomplete frame waits for more; ``finish`` gives it up. Of calls on several threads, the
+    /// bytes of one come behind those of another.
     ///
     /// Parameters
     /// ----------
     /// data : buffer
     ///     Contiguous memory whose bytes are pixels of the array's type, in this machine's byte order.
     /// timeout : float, optional
-    ///     As of ``append``.
+    ///     As of ``append``; also for calls of other threads to end.
     ///
     /// Returns
     /// -------
@@ -248,7 +248,6 @@ impl Acquisition {
     /// Bytes of a frame that is not complete yet.
     #[getter]
     fn pending_bytes(&self) -> usize {
-        let pieces = self.running.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.0.as_ref().map_or(0, |(_, filled)| *filled)
+        self.running.pieces.bytes()
     }
 }

@@ -15,8 +15,8 @@ use shardwright::ffi::run::{
     sw_discard_buffer, sw_frame,
 };
 use shardwright::ffi::status::{sw_last_error, sw_status};
+use shardwright::{Acquisition, Error};
 
-use crate::errors::OrRaise;
 use crate::forks::Owned;
 
 /// What a driver gets: a copy stands in `HEADER`, in C.
@@ -90,26 +90,28 @@ typedef struct sw_table {
 /// The handle that C has of a run.
 pub(crate) struct Lent(Owned<LentHandle>);
 
+impl Lent {
+    pub(crate) fn new(run: &Arc<Acquisition>) -> Result<Self, Error> {
+        lend(run).map(|handle| Self(Owned::new(handle)))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sw_acquisition {
+        self.0.as_ptr()
+    }
+}
+
 // SAFETY: the table is only read, and its handle may be used from any thread.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// A capsule with the table of a run, which is lent once.
-pub(crate) fn capsule<'py>(
-    py: Python<'py>,
-    run: &Arc<shardwright::Acquisition>,
-    lent: &mut Option<Lent>,
-) -> PyResult<Bound<'py, PyCapsule>> {
-    let handle = match lent {
-        Some(lent) => lent,
-        None => lent.insert(Lent(Owned::new(lend(run).or_raise(py)?))),
-    };
+/// A capsule with the table of a run.
+pub(crate) fn capsule(py: Python<'_>, acquisition: *mut sw_acquisition) -> PyResult<Bound<'_, PyCapsule>> {
     let table = Table {
         size: size_of::<Table>(),
         version: shardwright::ffi::config::SW_INTERFACE,
         reserved: 0,
-        acquisition: handle.0.as_ptr(),
+        acquisition,
         acquire: sw_acquire,
         acquire_buffer: sw_acquire_buffer,
         commit: sw_commit,

@@ -1,13 +1,13 @@
 //! Several images in one dataset.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use pyo3::prelude::*;
 
 use crate::errors::{OrRaise, raised};
 use crate::forks::{Owned, Process};
-use crate::waits::in_thread;
+use crate::waits::{in_thread, locked};
 
 /// A dataset of several images that are acquired at the same time.
 #[pyclass(subclass, frozen, module = "shardwright._core")]
@@ -19,8 +19,8 @@ pub(crate) struct Dataset {
 impl Dataset {
     pub(crate) fn dataset(&self, py: Python<'_>) -> PyResult<shardwright::Dataset> {
         self.process.check()?;
-        let dataset = self.dataset.lock().unwrap_or_else(PoisonError::into_inner);
-        let dataset = dataset.as_ref().map(|dataset| (**dataset).clone());
+        // Unlocked before the exception is made, which may run any code of Python.
+        let dataset = locked(&self.dataset).as_ref().map(|dataset| (**dataset).clone());
         dataset.ok_or_else(|| raised(py, "EndedError", "the dataset is closed; it takes no more images"))
     }
 }
@@ -50,6 +50,7 @@ impl Dataset {
 
     /// Takes no more images. The dataset is unlocked when the last of them is finished.
     fn _close(&self) {
-        *self.dataset.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let dataset = locked(&self.dataset).take();
+        drop(dataset);
     }
 }

@@ -1,6 +1,6 @@
 //! Ends a run: a thread of its own brings the end about, and callers wait for it as long as they like.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use crate::ending::Outcome;
 use crate::errors::{frame_error, raised, unfinished};
 use crate::log::drain;
 use crate::running::Running;
-use crate::waits::{Limit, seconds};
+use crate::waits::{Limit, locked, seconds};
 
 fn document(summary: &Summary) -> Option<String> {
     serde_json::to_string(summary).ok()
@@ -36,8 +36,10 @@ impl Running {
         // Those who wait for a buffer, or are about to commit, leave now.
         run.close();
         // A frame of which not all came is none.
-        *self.pieces.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
-        drop(self.lent.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.pieces.give_up();
+        // Not while it is locked: it waits for drivers that are in a call.
+        let lent = locked(&self.lent).take();
+        drop(lent);
         let run = alone(run);
         let outcome = match aborts {
             true => {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyTuple};
 use shardwright::{Error, FrameMut, Record};
 
@@ -52,14 +53,15 @@ impl Frame {
         Self { running, address, index, process: Process::this(), state }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Who has it makes and drops objects of Python, for which it may have to wait until all threads are detached.
+    fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What shows the buffer from now on.
     fn lease<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Lease>> {
         self.process.check()?;
-        let mut state = self.state();
+        let mut state = self.state(py);
         let gone = match &*state {
             State::Loan(_) => None,
             State::Leased(lease) => return Ok(lease.bind(py).clone()),
@@ -78,15 +80,15 @@ impl Frame {
 
     fn hand_over(&self, py: Python<'_>, number: Option<u64>, record: Record) -> PyResult<u64> {
         // Exceptions are made when the state is free again: they may run any code of Python.
-        match self.hand_over_quietly(number, record) {
+        match self.hand_over_quietly(py, number, record) {
             Ok(number) => Ok(number),
             Err(Refused::ByEngine(error)) => Err(exception(py, &error)),
             Err(Refused::Gone(text)) => Err(frame_error(py, text)),
         }
     }
 
-    fn hand_over_quietly(&self, number: Option<u64>, record: Record) -> Result<u64, Refused> {
-        let mut state = self.state();
+    fn hand_over_quietly(&self, py: Python<'_>, number: Option<u64>, record: Record) -> Result<u64, Refused> {
+        let mut state = self.state(py);
         let done: Result<u64, Error> = match std::mem::replace(&mut *state, State::Discarded) {
             State::Loan(frame) => match frame.into_inner().commit_viewed(number, record) {
                 Ok(view) => Ok(view.number()),
@@ -107,8 +109,8 @@ impl Frame {
         Ok(number)
     }
 
-    fn give_up(&self) {
-        let mut state = self.state();
+    fn give_up(&self, py: Python<'_>) {
+        let mut state = self.state(py);
         match std::mem::replace(&mut *state, State::Discarded) {
             State::Loan(_) => {}
             State::Leased(lease) => lease.get().give_up(),
@@ -163,22 +165,22 @@ impl Frame {
     }
 
     /// Give the buffer back unused.
-    fn discard(&self) -> PyResult<()> {
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.process.check()?;
-        self.give_up();
+        self.give_up(py);
         Ok(())
     }
 
     /// Whether the frame was committed.
     #[getter]
-    fn committed(&self) -> bool {
-        matches!(*self.state(), State::Committed(_))
+    fn committed(&self, py: Python<'_>) -> bool {
+        matches!(*self.state(py), State::Committed(_))
     }
 
     /// The number under which the frame was committed, or None.
     #[getter]
-    fn number(&self) -> Option<u64> {
-        match *self.state() {
+    fn number(&self, py: Python<'_>) -> Option<u64> {
+        match *self.state(py) {
             State::Committed(number) => Some(number),
             _ => None,
         }
@@ -195,8 +197,8 @@ impl Frame {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
-        self.give_up();
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.give_up(py);
     }
 
     /// The frame for ``torch.from_dlpack``, ``jax.dlpack`` and the like, in the ring's own memory.
@@ -220,8 +222,8 @@ impl Frame {
         unsafe { Lease::show_frame(&lease, view, flags) }
     }
 
-    fn __repr__(&self) -> String {
-        let state = match &*self.state() {
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = match &*self.state(py) {
             State::Loan(_) | State::Leased(_) => "on loan".to_owned(),
             State::Committed(number) => format!("committed as {number}"),
             State::Discarded => "discarded".to_owned(),

@@ -8,6 +8,9 @@
 //! - Every wait is detached, in slices, between which signals are looked at. Short copies stay attached, because to
 //!   attach again can take as long as another thread may keep the interpreter.
 //! - Memory of Python objects is read through raw pointers, because other threads may write it.
+//! - All objects may be used by several threads at once, with the interpreter's lock or without it. A mutex under which
+//!   objects of Python are made or dropped is locked by `lock_py_attached`; under any other, none is. Exceptions are
+//!   made when nothing is locked: they may run any code.
 //! - A buffer of the ring goes back to it when the last Python object that shows it is gone.
 
 mod acquisition;
@@ -25,6 +28,7 @@ mod lease;
 mod log;
 mod offline;
 mod parts;
+mod pieces;
 mod pixels;
 mod records;
 mod running;

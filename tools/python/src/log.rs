@@ -38,9 +38,11 @@ pub(crate) fn drain(py: Python<'_>) {
 /// Takes what the engine has told since the last call: level as in `logging`, source, text.
 #[pyfunction]
 pub(crate) fn take_log() -> Vec<Line> {
-    PENDING.store(false, Relaxed);
     // In the child of a fork, a thread that is not there may have the lock for ever.
-    LINES.try_lock().map(|mut lines| lines.drain(..).collect()).unwrap_or_default()
+    let Ok(mut lines) = LINES.try_lock() else { return Vec::new() };
+    // Not before: where a line is just told, it would wait until there is another.
+    PENDING.store(false, Relaxed);
+    lines.drain(..).collect()
 }
 
 struct Queue;

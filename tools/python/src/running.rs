@@ -1,10 +1,11 @@
 //! A run, as all that is done with it shares it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use shardwright::ffi::registry::sw_acquisition;
 use shardwright::{Config, FrameMut, Record, RingFull};
 
 use crate::c_table::Lent;
@@ -13,8 +14,9 @@ use crate::errors::{OrRaise, raised};
 use crate::forks::{Owned, Process};
 use crate::geometry::Geometry;
 use crate::log::drain;
+use crate::pieces::Pieces;
 use crate::records::{Fields, Records};
-use crate::waits::{Limit, seconds};
+use crate::waits::{Limit, locked, seconds};
 
 /// What an acquisition and its frames share.
 pub(crate) struct Running {
@@ -24,7 +26,7 @@ pub(crate) struct Running {
     /// Taken out by whoever ends the run.
     run: Mutex<Option<Owned<Arc<shardwright::Acquisition>>>>,
     pub(crate) process: Process,
-    pub(crate) pieces: Mutex<Pieces>,
+    pub(crate) pieces: Pieces,
     pub(crate) lent: Mutex<Option<Lent>>,
     pub(crate) ending: Ending,
     /// What can be asked after the end, too.
@@ -36,14 +38,6 @@ pub(crate) struct Facts {
     pub(crate) shard_shape: Vec<u64>,
     pub(crate) reorder_window: u64,
     pub(crate) ring_frames: usize,
-}
-
-/// A frame of which only a part has come.
-#[derive(Default)]
-pub(crate) struct Pieces(pub(crate) Option<(Owned<FrameMut>, usize)>);
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Running {
@@ -60,7 +54,7 @@ impl Running {
             ring_full: config.ring_full,
             run: Mutex::new(Some(Owned::new(Arc::new(run)))),
             process: Process::this(),
-            pieces: Mutex::default(),
+            pieces: Pieces::default(),
             lent: Mutex::default(),
             ending: Ending::default(),
             facts,
@@ -70,8 +64,31 @@ impl Running {
     /// The run, while it takes frames.
     pub(crate) fn run(&self, py: Python<'_>) -> PyResult<Arc<shardwright::Acquisition>> {
         self.process.check()?;
-        let run = locked(&self.run).as_ref().map(|run| Arc::clone(run));
-        run.ok_or_else(|| raised(py, "EndedError", "the acquisition has ended, and takes nothing more"))
+        self.open_run().ok_or_else(|| Self::ended(py))
+    }
+
+    fn open_run(&self) -> Option<Arc<shardwright::Acquisition>> {
+        locked(&self.run).as_ref().map(|run| Arc::clone(run))
+    }
+
+    fn ended(py: Python<'_>) -> PyErr {
+        raised(py, "EndedError", "the acquisition has ended, and takes nothing more")
+    }
+
+    /// What C has of the run, while it takes frames: lent once.
+    pub(crate) fn handle(&self, py: Python<'_>) -> PyResult<*mut sw_acquisition> {
+        self.process.check()?;
+        let handle = || {
+            // Locked before the run is asked for: who ends it takes the run, then the handle, and waits until nobody
+            // has the run any more, which would be for ever if it was lent after that.
+            let mut lent = locked(&self.lent);
+            let Some(run) = self.open_run() else { return Ok(None) };
+            if lent.is_none() {
+                *lent = Some(Lent::new(&run)?);
+            }
+            Ok(lent.as_ref().map(Lent::as_ptr))
+        };
+        handle().or_raise(py)?.ok_or_else(|| Self::ended(py))
     }
 
     pub(crate) fn take_run(&self) -> Option<Arc<shardwright::Acquisition>> {

@@ -1,14 +1,41 @@
 //! Waiting without keeping others from the interpreter, and such that Ctrl-C ends it.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use shardwright::Error;
 
 use crate::errors::exception;
 
+/// Whether threads run Python at the same time: there, objects have an owner and two counters.
+const IS_FREE_THREADED: bool = size_of::<pyo3::ffi::PyObject>() > 2 * size_of::<usize>();
+
 /// After so long, a thread that waits looks whether there is a signal.
-pub(crate) const SLICE: Duration = Duration::from_millis(50);
+const SLICE: Duration = Duration::from_millis(50);
+
+/// The same, of a wait for a buffer that this thread itself may have to give back: see `look_up`. To attach again costs
+/// nothing there.
+const RING_SLICE: Duration = if IS_FREE_THREADED { Duration::from_millis(5) } else { SLICE };
+
+/// What a thread does that waits, now and then: it handles signals, and frees what other threads left to it.
+///
+/// On free-threaded Python, an object is freed by the thread that made it, however long that waits, unless this was the
+/// last to use it: only calls of Python functions look. An array among them may have the buffer that is waited for.
+fn look_up(py: Python<'_>) -> PyResult<()> {
+    static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if IS_FREE_THREADED {
+        let nothing = NOTHING.get_or_try_init(py, || py.eval(c"lambda: None", None, None).map(Bound::unbind))?;
+        nothing.call0(py)?;
+    }
+    py.check_signals()
+}
+
+/// For mutexes under which nothing is done with objects of Python.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How long a call may wait.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +50,8 @@ impl Limit {
         Self { start: Instant::now(), limit }
     }
 
-    pub(crate) fn slice(&self) -> Duration {
-        self.limit.map_or(SLICE, |limit| limit.saturating_sub(self.start.elapsed()).min(SLICE))
+    fn slice(&self, longest: Duration) -> Duration {
+        self.limit.map_or(longest, |limit| limit.saturating_sub(self.start.elapsed()).min(longest))
     }
 
     fn is_over(&self) -> bool {
@@ -38,11 +65,11 @@ impl Limit {
         mut attempt: impl FnMut(Duration) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         loop {
-            let slice = self.slice();
+            let slice = self.slice(RING_SLICE);
             match py.detach(|| attempt(slice)) {
                 Ok(value) => return Ok(value),
                 Err(Error::RingFull { frames, on_loan, waiting, in_work, others, .. }) => {
-                    py.check_signals()?;
+                    look_up(py)?;
                     if self.is_over() {
                         let waited = self.start.elapsed();
                         let full = Error::RingFull { frames, on_loan, waiting, in_work, others, waited };
@@ -61,11 +88,11 @@ impl Limit {
         mut attempt: impl FnMut(Duration) -> Option<T> + Send,
     ) -> PyResult<Option<T>> {
         loop {
-            let slice = self.slice();
+            let slice = self.slice(SLICE);
             if let Some(value) = py.detach(|| attempt(slice)) {
                 return Ok(Some(value));
             }
-            py.check_signals()?;
+            look_up(py)?;
             if self.is_over() {
                 return Ok(None);
             }
@@ -89,14 +116,11 @@ pub(crate) fn in_thread<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -
         let _ = sender.send(work());
     })?;
     // Whoever waits detached holds the one end, which is not for several threads at once.
-    let receiver = std::sync::Mutex::new(receiver);
-    let done = Limit::new(None).wait_for(py, |slice| {
-        let receiver = receiver.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match receiver.recv_timeout(slice) {
-            Ok(value) => Some(Some(value)),
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => None,
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Some(None),
-        }
+    let receiver = Mutex::new(receiver);
+    let done = Limit::new(None).wait_for(py, |slice| match locked(&receiver).recv_timeout(slice) {
+        Ok(value) => Some(Some(value)),
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => None,
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Some(None),
     })?;
     done.flatten().ok_or_else(|| crate::errors::raised(py, "InternalError", "a thread of the package panicked"))
 }
@@ -115,11 +139,11 @@ pub(crate) fn stoppable<T: Send + 'static>(
         // The other end is there until this has come.
         let _ = sender.send(work());
     })?;
-    let receiver = std::sync::Mutex::new(receiver);
-    let receive = |slice| receiver.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv_timeout(slice);
+    let receiver = Mutex::new(receiver);
+    let receive = |slice| locked(&receiver).recv_timeout(slice);
     let done = loop {
         let received = py.detach(|| receive(SLICE));
-        let interrupted = py.check_signals().and_then(|()| tell());
+        let interrupted = look_up(py).and_then(|()| tell());
         match (received, interrupted) {
             (Err(std::sync::mpsc::RecvTimeoutError::Timeout), Ok(())) => {}
             (received, Ok(())) => break received.ok(),
