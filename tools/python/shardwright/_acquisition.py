@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import json
+import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Acquisition", "Dataset", "create", "create_dataset"]
 
-#: Runs that were neither finished nor aborted.
-_open: weakref.WeakSet[Acquisition] = weakref.WeakSet()
+#: Runs that were neither finished nor aborted, by their ``id``. No WeakSet: that can't be looked through while another
+#: thread begins or ends a run.
+_open: dict[int, weakref.ref[Acquisition]] = {}
 #: At the exit of the interpreter, a run may take so long to be finished.
 _EXIT_SECONDS = 120.0
 
@@ -45,14 +47,17 @@ class _Attributes(MutableMapping[str, Any]):
         return self._values[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._acquisition._set_attribute(key, json.dumps(value, default=_plain))
-        self._values[key] = value
+        document = json.dumps(value, default=_plain)
+        with self._acquisition._attribute_lock:
+            self._acquisition._set_attribute(key, document)
+            self._values[key] = value
 
     def __delitem__(self, key: str) -> None:
         raise TypeError("an attribute that was set can't be taken back; set it to something else")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        # Another thread may set one meanwhile.
+        return iter(list(self._values))
 
     def __len__(self) -> int:
         return len(self._values)
@@ -73,7 +78,8 @@ def _plain(value: Any) -> Any:
 class Acquisition(_core.Acquisition):
     """One run of one image. ``create`` makes it.
 
-    All methods may be called from several threads. Leaving a ``with`` block finishes the run, also by an exception.
+    All methods may be called from several threads at once. Leaving a ``with`` block finishes the run, also by an
+    exception.
 
     Attributes
     ----------
@@ -102,10 +108,11 @@ class Acquisition(_core.Acquisition):
         self.name = name
         self.config = config
         self._attribute_values: dict[str, Any] = {}
+        self._attribute_lock = threading.Lock()
         # Where the array is found once the run has ended.
         place = name or config.get("key")
         self._stored_at = f"{path}/{place}" if place else path
-        _open.add(self)
+        _open[id(self)] = weakref.ref(self)
 
     def append_interleaved(self, image: npt.ArrayLike, **options: Any) -> int:
         """Copy pictures whose pixels have several samples, as RGB has them, a frame for each sample.
@@ -168,7 +175,7 @@ class Acquisition(_core.Acquisition):
             document = self._finish(timeout)
         finally:
             if not self._needs_end():
-                _open.discard(self)
+                _open.pop(id(self), None)
         return None if document is None else Summary._from_document(json.loads(document))
 
     def abort(self, timeout: float | None = None) -> bool:
@@ -181,7 +188,7 @@ class Acquisition(_core.Acquisition):
         bool
             False if the time was up before.
         """
-        _open.discard(self)
+        _open.pop(id(self), None)
         return self._abort(timeout)
 
     @property
@@ -251,6 +258,7 @@ class Acquisition(_core.Acquisition):
 
     def __del__(self) -> None:
         try:
+            _open.pop(id(self), None)
             left = self._needs_end()
         except AttributeError:  # It was never made.
             return
@@ -273,8 +281,9 @@ def _end_quietly(acquisition: Acquisition, timeout: float | None) -> None:
 
 @atexit.register
 def _finish_all() -> None:
-    for acquisition in list(_open):
-        if acquisition._needs_end():
+    for reference in _open.copy().values():
+        acquisition = reference()
+        if acquisition is not None and acquisition._needs_end():
             warnings.warn(f"{acquisition!r} was not finished before exit", ResourceWarning, stacklevel=1)
             _end_quietly(acquisition, _EXIT_SECONDS)
 
@@ -359,7 +368,8 @@ class Dataset(_core.Dataset):
         self._close()
         first: Error | None = None
         summaries: dict[str, Summary | None] = {}
-        for name, image in images.items():
+        # Another thread may be beginning one.
+        for name, image in images.copy().items():
             try:
                 summaries[name] = image.finish()
             except Error as error:
@@ -378,7 +388,7 @@ class Dataset(_core.Dataset):
         traceback: TracebackType | None,
     ) -> None:
         try:
-            self._finish({name: image for name, image in self.images.items() if image._needs_end()})
+            self._finish({name: image for name, image in self.images.copy().items() if image._needs_end()})
         except Error as unfinished:
             if error is None:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -83,22 +84,26 @@ class _Run(Protocol):
 
 
 class Bar:
-    """A progress bar of a run: frames written, how full the ring is, what is missing."""
+    """A progress bar of a run: frames written, how full the ring is, what is missing. Several threads may update it."""
 
     def __init__(self, acquisition: _Run, total: int | None = None) -> None:
         self._acquisition = acquisition
         self._total = total if total is not None else _expected(acquisition.config)
         self._painter: _Painter | None = None
+        # A signal's handler or a finalizer may update it, too.
+        self._lock = threading.RLock()
 
     def update(self) -> None:
         """Show how the run is now."""
-        if self._painter is None:
-            self._painter = _painter("frames", " frames")
+        # Lets handlers of logging run, which may have locks of their own.
         stats = self._acquisition.stats
         text = f"ring {stats.ring_frames - stats.ring_free}/{stats.ring_frames}"
         if stats.frames_missing or stats.frames_dropped:
             text += f", {stats.frames_missing} missing"
-        self._painter.paint(stats.frames_written, self._total, text)
+        with self._lock:
+            if self._painter is None:
+                self._painter = _painter("frames", " frames")
+            self._painter.paint(stats.frames_written, self._total, text)
 
     def of(self, images: Iterable[T], every: int = 16) -> Iterator[T]:
         """Yield ``images``, and show how the run is after every ``every`` of them."""
@@ -111,9 +116,10 @@ class Bar:
 
     def close(self) -> None:
         """Leave the bar as it is."""
-        if self._painter is not None:
-            self._painter.close()
-            self._painter = None
+        with self._lock:
+            painter, self._painter = self._painter, None
+            if painter is not None:
+                painter.close()
 
     def __enter__(self) -> Bar:
         return self

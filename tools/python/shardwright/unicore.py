@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,9 +78,10 @@ class LoanBuffer:
 
     def finalize_slot(self, metadata: Mapping[str, Any] | None = None) -> None:
         """Commit the buffer that was acquired first of those that are not committed."""
-        if not self._pending:
-            raise RuntimeError("No pending slot to finalize")
-        frame = self._pending.popleft()
+        try:
+            frame = self._pending.popleft()
+        except IndexError:
+            raise RuntimeError("No pending slot to finalize") from None
         metadata = metadata or {}
         number = frame.commit(**{name: metadata[name] for name in self._fields if name in metadata})
         with self._lock:
@@ -123,8 +124,9 @@ class LoanBuffer:
 
     def clear(self) -> None:
         """Forget what can be popped, and give back what is not committed. What was committed stays written."""
-        while self._pending:
-            self._pending.popleft().discard()
+        with suppress(IndexError):
+            while True:
+                self._pending.popleft().discard()
         with self._lock:
             self._committed.clear()
         self._overflow = False

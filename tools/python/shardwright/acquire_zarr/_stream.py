@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardwright._arrays import Arrays, group, write_document
-from shardwright._errors import Error
+from shardwright._errors import EndedError, Error
 from shardwright.acquire_zarr import _levels, _metadata
 from shardwright.acquire_zarr._enums import CompressionCodec, Compressor, DimensionType
 from shardwright.acquire_zarr._rings import frame_bytes, ring_bytes
@@ -126,6 +128,8 @@ class ZarrStream:
 
     def __init__(self, settings: StreamSettings) -> None:
         self._active = False
+        # Calls of several threads come one after another.
+        self._lock = threading.RLock()
         if settings.s3 is not None:
             raise NotImplementedError("S3 is not written to; write to a folder, and copy it")
         keyed = settings.keyed()
@@ -195,15 +199,16 @@ class ZarrStream:
         """
         if not isinstance(data, np.ndarray):
             raise TypeError(f"append takes a numpy.ndarray, not {type(data).__name__}")
-        key, target = self._checked(key, data.nbytes)
-        if data.nbytes == 0:
-            return
-        try:
-            self._fill_skipped(key, target)
-            self._append(key, target, np.ascontiguousarray(data))
-        except Error as error:
-            raise RuntimeError(f"{error}") from error
-        target.bytes += data.nbytes
+        with self._lock:
+            key, target = self._checked(key, data.nbytes)
+            if data.nbytes == 0:
+                return
+            try:
+                self._fill_skipped(key, target)
+                self._append(key, target, np.ascontiguousarray(data))
+            except Error as error:
+                raise RuntimeError(f"{error}") from error
+            target.bytes += data.nbytes
 
     def _append(self, key: str, target: _Target, data: npt.NDArray[Any]) -> None:
         run = self._arrays.runs[self._place(key)]
@@ -247,9 +252,10 @@ class ZarrStream:
         """
         if n_bytes < 0:
             raise ValueError(f"n_bytes = {n_bytes}: nothing can be taken back")
-        _, target = self._checked(key, n_bytes)
-        target.skipped += n_bytes
-        target.bytes += n_bytes
+        with self._lock:
+            _, target = self._checked(key, n_bytes)
+            target.skipped += n_bytes
+            target.bytes += n_bytes
 
     def write_custom_metadata(
         self,
@@ -269,14 +275,15 @@ class ZarrStream:
         metadata_key : str, optional
             The attribute; by default each key of the metadata is one.
         """
-        if not self._active:
-            raise RuntimeError("the stream is closed")
-        if not isinstance(metadata, str | dict):
-            raise TypeError("metadata must be a str or dict")
-        values = _parsed(metadata) if isinstance(metadata, str) else json.loads(json.dumps(metadata))
-        key = self._target(array_key)
-        added = {metadata_key: values} if metadata_key else values
-        self._targets[key].attributes.update(added)
+        with self._lock:
+            if not self._active:
+                raise RuntimeError("the stream is closed")
+            if not isinstance(metadata, str | dict):
+                raise TypeError("metadata must be a str or dict")
+            values = _parsed(metadata) if isinstance(metadata, str) else json.loads(json.dumps(metadata))
+            key = self._target(array_key)
+            added = {metadata_key: values} if metadata_key else values
+            self._targets[key].attributes.update(added)
         return True
 
     def is_active(self) -> bool:
@@ -288,8 +295,10 @@ class ZarrStream:
         total = 0
         if self._active:
             for run in self._arrays.runs.values():
-                stats = run.stats
-                total += (stats.ring_frames - stats.ring_free) * run.frame_bytes + run.pending_bytes
+                # Another thread may be closing the stream.
+                with suppress(EndedError):
+                    stats = run.stats
+                    total += (stats.ring_frames - stats.ring_free) * run.frame_bytes + run.pending_bytes
         return total
 
     def close(self) -> None:
@@ -300,17 +309,18 @@ class ZarrStream:
         RuntimeError
             Something could not be written.
         """
-        if not self._active:
-            return
-        self._active = False
-        try:
-            for key, target in self._targets.items():
-                self._fill_skipped(key, target)
-            written = self._arrays.finish()
-            self._complete(set(written))
-        except (Error, OSError) as error:
-            notes = "; ".join(getattr(error, "__notes__", []))
-            raise RuntimeError(f"{error}" + (f"; {notes}" if notes else "")) from error
+        with self._lock:
+            if not self._active:
+                return
+            self._active = False
+            try:
+                for key, target in self._targets.items():
+                    self._fill_skipped(key, target)
+                written = self._arrays.finish()
+                self._complete(set(written))
+            except (Error, OSError) as error:
+                notes = "; ".join(getattr(error, "__notes__", []))
+                raise RuntimeError(f"{error}" + (f"; {notes}" if notes else "")) from error
 
     def _complete(self, written: set[str]) -> None:
         for key, target in self._targets.items():
