@@ -207,7 +207,7 @@ def test_many_threads_on_one_loan(start: Start, tmp_path: Path) -> None:
 
     commits = 0
     with start() as acq:
-        for name in range(150):
+        for name in range(100):
             frame = acq.acquire(timeout=HANGS)
             frame.array[:] = pixels(name)
             results = together(
@@ -351,7 +351,7 @@ def test_runs_end_while_other_threads_use_them(start: Start) -> None:
         assert summary is not None, "the run does not end"
         assert summary.frames_written == summary.frames_accepted and acq.pending_bytes == 0
 
-    for at in range(40):
+    for at in range(25):
         turn(at)
 
 
@@ -407,7 +407,8 @@ def test_attributes_are_those_that_are_stored(start: Start, tmp_path: Path) -> N
         for at in range(100):
             acq.attributes["last"] = [thread, at]
             acq.attributes[f"{thread}-{at}"] = at
-            assert set(acq.attributes) >= {f"{thread}-{known}" for known in range(at)}
+            for _ in range(20):
+                assert {name for name in acq.attributes if name} >= {f"{thread}-{known}" for known in range(at)}
 
     with start() as acq:
         acq.append(pixels(0))
@@ -486,12 +487,12 @@ def test_a_stream_of_acquire_zarr_on_many_threads(tmp_path: Path) -> None:
     stream = aqz.ZarrStream(aqz.StreamSettings(arrays=[array], store_path=str(tmp_path / "s.zarr")))
 
     def work(thread: int) -> None:
-        for at in range(60):
+        for at in range(200):
             stream.append(np.full(FRAME[0] * FRAME[1] // 2, thread << 12 | at, "u2"))
-            assert stream.get_current_memory_usage() >= 0
+            assert at % 50 or stream.get_current_memory_usage() >= 0
 
     together(*[lambda at=at: work(at) for at in range(4)])
     stream.close()
     halves = np.asarray(sw.open(tmp_path / "s.zarr" / "a")).transpose(0, 2, 1).reshape(-1, FRAME[0] * FRAME[1] // 2)
     assert (halves == halves[:, :1]).all()
-    assert sorted(halves[:, 0].tolist()) == [thread << 12 | at for thread in range(4) for at in range(60)]
+    assert sorted(halves[:, 0].tolist()) == [thread << 12 | at for thread in range(4) for at in range(200)]
