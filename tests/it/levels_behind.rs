@@ -200,17 +200,11 @@ fn books_that_list_what_is_there_are_put_right() {
     }
 }
 
+/// As a kill leaves an archive between the chunks of a level and those of the next: the headers of the coarsest level's
+/// last chunks are not written.
 #[test]
-fn what_cannot_get_its_frames_says_what_to_do() {
+fn levels_of_an_archive_are_made_of_its_copy() {
     let folder = tempfile::tempdir().unwrap();
-    let (config, _) = paused(Config::default());
-    let path = killed(folder.path(), "run.ozx", &config, &(0..13).collect::<Vec<_>>());
-    let lost = recovered(&path, true).unwrap();
-    // Nothing is behind: in an archive, frames that wait are lost.
-    assert!(lost.images.iter().all(|image| image.behind.is_none() && image.frames == 13), "{lost:#?}");
-
-    // As a kill leaves an archive between the chunks of a level and those of the next: the headers of the coarsest
-    // level's last chunks are not written.
     let (config, downsampling) = paused(Config::default());
     let left = killed(folder.path(), "behind.ozx", &config, &(0..21).collect::<Vec<_>>());
     let mut bytes = fs::read(&left).unwrap();
@@ -243,6 +237,16 @@ fn what_cannot_get_its_frames_says_what_to_do() {
     Pyramid::new(&new, &options).unwrap().run().unwrap();
     assert_eq!(crate::levels::compare(&new, &downsampling, true), 2);
     sound(&new);
+}
+
+#[test]
+fn what_cannot_get_its_frames_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, _) = paused(Config::default());
+    let path = killed(folder.path(), "run.ozx", &config, &(0..13).collect::<Vec<_>>());
+    let lost = recovered(&path, true).unwrap();
+    // Nothing is behind: in an archive, frames that wait are lost.
+    assert!(lost.images.iter().all(|image| image.behind.is_none() && image.frames == 13), "{lost:#?}");
 
     // An array of which the document does not say how it was made.
     let (config, downsampling) = paused(Config::default());

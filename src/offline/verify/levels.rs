@@ -11,7 +11,7 @@ use crate::offline::levels;
 
 impl CheckRun<'_> {
     /// The levels that the writer has made are as large as the arrays that they are levels of say.
-    pub(super) fn level_shapes(&self, images: &HashMap<String, CheckedImage>, arrays: &mut [ArrayVerified]) {
+    fn level_shapes(&self, images: &HashMap<String, CheckedImage>, arrays: &mut [ArrayVerified]) {
         for (name, image) in images {
             let group = name.rsplit_once('/').map_or("", |(group, _)| group);
             let finest = image.own.level_of.as_ref().map(|finest| below(group, finest));
@@ -32,8 +32,9 @@ impl CheckRun<'_> {
         }
     }
 
-    /// The levels of images: chunks that one lacks though it is made of pixels that are there.
-    pub(super) fn levels(&self, arrays: &mut [ArrayVerified]) -> Result<()> {
+    /// The levels of images: their shapes, and chunks that one lacks though it is made of pixels that are there.
+    pub(super) fn levels(&self, images: &HashMap<String, CheckedImage>, arrays: &mut [ArrayVerified]) -> Result<()> {
+        self.level_shapes(images, arrays);
         let tree = self.check.tree;
         let find = |name: &str| tree.array(name).map(|node| &node.array);
         for group in &tree.groups {

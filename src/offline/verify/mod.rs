@@ -212,9 +212,8 @@ impl<'a> CheckRun<'a> {
                 self.totals(image, array);
             }
         }
-        self.level_shapes(&images, &mut arrays);
+        self.levels(&images, &mut arrays)?;
         drop(images);
-        self.levels(&mut arrays)?;
         let (findings, [damage, unchecked, notes]) = self.check.findings.sorted();
         Ok(Verification { arrays, findings, damage, unchecked, notes })
     }
