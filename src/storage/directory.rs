@@ -104,6 +104,57 @@ impl Directory {
         put
     }
 
+    fn write_once(&self, (key, offset, bytes): &(&str, u64, &[u8]), sync: bool) -> io::Result<()> {
+        system::check_file_limit(offset + bytes.len() as u64)?;
+        let file = self.open_file(key)?;
+        file.write_all_at(bytes, *offset)?;
+        if sync { file.sync_data() } else { Ok(()) }
+    }
+
+    /// Opens a file that is there, by no link.
+    fn open_file(&self, key: &str) -> io::Result<File> {
+        let file = beneath::OpenRoot::open(&self.root).and_then(|root| root.open_file(&self.root.join(key)));
+        file.map_err(io::Error::other)
+    }
+
+    /// Tries again where it needs the room that is kept for documents.
+    fn with_ballast(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        let mut written = write();
+        for _ in 0..BALLAST_TRIES {
+            match &written {
+                Err(error) if is_no_room(error) && self.reserve.give_up_ballast() => {
+                    self.reserve.note(error);
+                    // Some file systems free in the background.
+                    thread::sleep(BALLAST_PAUSE);
+                    written = write();
+                }
+                _ => break,
+            }
+        }
+        written
+    }
+
+    /// Does it to all things by several threads: a device that syncs for all of them at once has little more to do than
+    /// for one.
+    fn each<T: Sync>(&self, things: &[T], work: impl Fn(&T) -> io::Result<()> + Sync) -> io::Result<()> {
+        let some = |things: &[T]| things.iter().try_for_each(&work);
+        let part = if self.sync { things.len().div_ceil(PUTS_AT_ONCE).max(1) } else { things.len() };
+        let (first, others) = things.split_at(part.min(things.len()));
+        thread::scope(|scope| {
+            let some = &some;
+            let spawn =
+                |things| thread::Builder::new().name("sw-sync".into()).spawn_scoped(scope, move || some(things));
+            let others: Vec<_> = others.chunks(part.max(1)).map(|things| (things, spawn(things))).collect();
+            let outcomes = others.into_iter().map(|(things, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // Without threads to be had, one after the other.
+                Err(_) => some(things),
+            });
+            let first = some(first);
+            outcomes.fold(first, io::Result::and)
+        })
+    }
+
     /// Makes everything last that was written below `root`.
     fn sync_below(&self, root: &File) -> io::Result<()> {
         let noted = self.new_names.all();
@@ -227,50 +278,39 @@ impl Storage for Directory {
     fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
         let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "it was not parked here");
         let parked = parked.downcast_ref::<ParkedFile>().ok_or_else(unknown)?;
-        let file = beneath::OpenRoot::open(&self.root).and_then(|root| root.open_file(&self.root.join(key)));
-        let file = file.map_err(io::Error::other)?;
-        let mut blob = FileBlob::again(file, self.root.join(key), parked, self.new_names_to_sync())?;
+        let mut blob = FileBlob::again(self.open_file(key)?, self.root.join(key), parked, self.new_names_to_sync())?;
         blob.held = self.held.clone();
         self.equip(&mut blob, parked.len)?;
         Ok(Box::new(blob))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut written = self.put_once(key, bytes);
-        for _ in 0..BALLAST_TRIES {
-            match &written {
-                Err(error) if is_no_room(error) && self.reserve.give_up_ballast() => {
-                    self.reserve.note(error);
-                    // Some file systems free in the background.
-                    thread::sleep(BALLAST_PAUSE);
-                    written = self.put_once(key, bytes);
-                }
-                _ => break,
-            }
-        }
-        written
+        self.with_ballast(|| self.put_once(key, bytes))
     }
 
-    /// By several threads: a device that syncs for all of them at once has little more to do than for one. Where they
-    /// are many, the whole file system is synced instead.
+    /// Where they are many, the whole file system is synced.
     fn put_all(&self, files: &[(&str, &[u8])]) -> io::Result<()> {
         if files.len() >= MANY_FILES && self.put_many(files).is_ok() {
             return Ok(());
         }
-        let put = |files: &[(&str, &[u8])]| files.iter().try_for_each(|(key, bytes)| self.put(key, bytes));
-        let part = if self.sync { files.len().div_ceil(PUTS_AT_ONCE).max(1) } else { files.len() };
-        let (first, others) = files.split_at(part.min(files.len()));
-        thread::scope(|scope| {
-            let spawn = |files| thread::Builder::new().name("sw-sync".into()).spawn_scoped(scope, move || put(files));
-            let others: Vec<_> = others.chunks(part.max(1)).map(|files| (files, spawn(files))).collect();
-            let outcomes = others.into_iter().map(|(files, thread)| match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                // Without threads to be had, one after the other.
-                Err(_) => put(files),
-            });
-            let first = put(first);
-            outcomes.fold(first, io::Result::and)
-        })
+        self.each(files, |(key, bytes)| self.put(key, bytes))
+    }
+
+    fn writes_within(&self) -> bool {
+        true
+    }
+
+    /// As [`put_all`](Self::put_all).
+    fn write_within(&self, writes: &[(&str, u64, &[u8])]) -> io::Result<()> {
+        let write = |write: &(&str, u64, &[u8]), sync: bool| self.with_ballast(|| self.write_once(write, sync));
+        let together = || {
+            let root = File::open(&self.root)?;
+            writes.iter().try_for_each(|one| write(one, false)).and_then(|()| self.sync_below(&root))
+        };
+        if writes.len() >= MANY_FILES && together().is_ok() {
+            return Ok(());
+        }
+        self.each(writes, |one| write(one, self.sync))
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
@@ -322,6 +362,32 @@ mod tests {
                 fs::remove_dir(folder.path().join(&keys[at])).unwrap();
                 directory.put_all(&files).unwrap();
             }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no statfs")]
+    fn writes_within_files_are_all_there_or_the_error_is() {
+        for (sync, count) in [(false, 3), (true, 3), (true, MANY_FILES)] {
+            let folder = tempfile::tempdir().unwrap();
+            let directory = Directory::open(folder.path(), StorageKind::Buffered, sync).unwrap();
+            let keys: Vec<_> = (0..count).map(|at| format!("a/{at}")).collect();
+            let writes: Vec<_> = keys.iter().map(|key| (key.as_str(), 6, key.as_bytes())).collect();
+            assert!(directory.write_within(&writes).is_err(), "there is no file");
+            directory.put_all(&keys.iter().map(|key| (key.as_str(), &b"four"[..])).collect::<Vec<_>>()).unwrap();
+            directory.write_within(&writes).unwrap();
+            directory.write_within(&[("a/0", 0, b"F")]).unwrap();
+            let expected = |key: &String| {
+                let first = if key == "a/0" { b'F' } else { b'f' };
+                [&[first], &b"our\0\0"[..], key.as_bytes()].concat()
+            };
+            assert!(keys.iter().all(|key| fs::read(folder.path().join(key)).unwrap() == expected(key)));
+            // Nothing is written through a link.
+            let outside = folder.path().join("outside");
+            fs::write(&outside, "mine").unwrap();
+            fs::remove_file(folder.path().join("a/1")).unwrap();
+            std::os::unix::fs::symlink(&outside, folder.path().join("a/1")).unwrap();
+            assert!(directory.write_within(&writes).is_err() && fs::read(outside).unwrap() == b"mine");
         }
     }
 }

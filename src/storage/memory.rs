@@ -66,6 +66,21 @@ impl Storage for Memory {
         Ok(())
     }
 
+    fn writes_within(&self) -> bool {
+        true
+    }
+
+    fn write_within(&self, writes: &[(&str, u64, &[u8])]) -> io::Result<()> {
+        let mut files = self.files.lock().unpoisoned();
+        for (key, offset, bytes) in writes {
+            let Some(File::Document(file)) = files.get_mut(*key) else { return Err(io::ErrorKind::NotFound.into()) };
+            let start = usize::try_from(*offset).map_err(|_| invalid("a write beyond the address space"))?;
+            file.resize(file.len().max(start + bytes.len()), 0);
+            file[start..][..bytes.len()].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
     fn remove(&self, key: &str) -> io::Result<()> {
         self.files.lock().unpoisoned().remove(key);
         Ok(())

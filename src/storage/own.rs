@@ -91,6 +91,14 @@ impl Storage for OwnStorage {
         self.storage.put_all(files)
     }
 
+    fn writes_within(&self) -> bool {
+        self.storage.writes_within()
+    }
+
+    fn write_within(&self, writes: &[(&str, u64, &[u8])]) -> io::Result<()> {
+        self.storage.write_within(writes)
+    }
+
     fn remove(&self, key: &str) -> io::Result<()> {
         self.storage.remove(key)
     }

@@ -56,6 +56,24 @@ pub trait Storage: fmt::Debug + Send + Sync {
         files.iter().try_for_each(|(key, bytes)| self.put(key, bytes))
     }
 
+    /// Whether [`write_within`](Self::write_within) keeps its promise here. Asked once for each image, before anything
+    /// is written.
+    fn writes_within(&self) -> bool {
+        false
+    }
+
+    /// Writes into files that were [put](Self::put), each time a key, an offset and bytes: within the file or behind
+    /// its end, and what lies between reads as zeros. Returns when all of it has reached the device; before that, in
+    /// any order. After an error, each may have been written, in part or not at all. What is written again as it was
+    /// stays readable at every moment, also after a loss of power; and of 16 bytes at a multiple of 16, a reader finds
+    /// the old ones or the new ones.
+    ///
+    /// By this, blocks of the records of small frames share files. Without it each is a file, and these are very many.
+    fn write_within(&self, writes: &[(&str, u64, &[u8])]) -> io::Result<()> {
+        let _ = writes;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Removes `key`, if it is there.
     fn remove(&self, key: &str) -> io::Result<()>;
 
