@@ -11,11 +11,11 @@ use super::Root;
 use super::attributes::UserAttributes;
 use super::collection::Unlisted;
 use super::documents::Documents;
-use super::records::{self, RecordBlock};
+use super::records::{self, RecordBlock, RecordWrites, SharedFiles};
 use super::uuid::image_uuid;
 use crate::config::{Config, Placement};
 use crate::error::{Error, Result, caught};
-use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array, record_block};
+use crate::format::keys::{FRAME_NUMBERS, RECORDS, record_array, record_file};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
@@ -50,6 +50,8 @@ pub(crate) struct ImageWriter {
     /// Where windows of its channels are to be found.
     pub(crate) contrast: Option<Arc<Contrast>>,
     state: Mutex<ImageState>,
+    /// Of its records.
+    shared: SharedFiles,
     /// Apart from the state, which is locked while documents are written and synced: a caller must not wait for that.
     attributes: Mutex<UserAttributes>,
 }
@@ -104,9 +106,11 @@ impl ImageWriter {
         let describe = || ome::image_attributes(&config, &config.channels, &plan.other_levels());
         let ome = (!config.bare && ome::incompatibility(&config.dims).is_none()).then(describe);
         let contrast = if config.bare { None } else { Contrast::new(&config).map(Arc::new) };
+        let shared = SharedFiles::new(&plan.record, &*storage)?;
         Ok(Self {
             root,
             storage,
+            shared,
             storage_choice,
             prefix,
             name: name.map(str::to_owned),
@@ -146,6 +150,7 @@ impl ImageWriter {
             contrast: None,
             config: level.config.clone(),
             state: Mutex::new(ImageState { shape: level.plan.first_shape(), ..ImageState::default() }),
+            shared: SharedFiles::none(),
             attributes: Mutex::default(),
         }
     }
@@ -326,36 +331,39 @@ impl ImageWriter {
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
-        records::documents(&plan.record, frames).try_for_each(|document| self.put_document(to, &document))
+        records::documents(&plan.record, self.shared.blocks_a_file, frames)
+            .try_for_each(|document| self.put_document(to, &document))
     }
 
     pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
-        let files = self.record_files(plan, block);
-        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
-        let key = || self.record_key(&record_array("*"), block.number);
-        self.storage.put_all(&files).map_err(|e| Error::io("write", self.storage.path_of(&key()), e))
+        let columns: Vec<&[u8]> = block.columns.iter().map(Vec::as_slice).collect();
+        self.write_columns(plan, block.number, &columns)
     }
 
-    /// The files that hold a block of records: their keys and their bytes. A level's frames are those of level 0, whose
-    /// records stand for all; a bare array has none.
-    pub(crate) fn record_files<'a>(&self, plan: &Plan, block: &'a RecordBlock) -> Vec<(String, &'a [u8])> {
-        if self.lone_array().is_some() {
-            return Vec::new();
+    /// Adds what writes a block of records. A level's frames are those of level 0, whose records stand for all; a bare
+    /// array has none.
+    pub(crate) fn add_records<'a>(&'a self, plan: &Plan, block: &'a RecordBlock, to: &mut RecordWrites<'a>) {
+        let columns: Vec<&[u8]> = block.columns.iter().map(Vec::as_slice).collect();
+        self.add_columns(plan, block.number, &columns, to);
+    }
+
+    fn add_columns<'a>(&'a self, plan: &Plan, block: u64, columns: &[&'a [u8]], to: &mut RecordWrites<'a>) {
+        if self.lone_array().is_none() {
+            to.add(&self.prefix, &plan.record, &self.shared, (block, columns));
         }
-        let keys = plan.record.fields.iter().map(|field| self.record_key(&record_array(&field.name), block.number));
-        keys.zip(block.columns.iter().map(Vec::as_slice)).collect()
     }
 
-    fn record_key(&self, array: &str, block: u64) -> String {
-        self.prefix.clone() + &record_block(array, block)
+    fn write_columns(&self, plan: &Plan, block: u64, columns: &[&[u8]]) -> Result<()> {
+        let mut writes = RecordWrites::default();
+        self.add_columns(plan, block, columns, &mut writes);
+        let array = if columns.len() == 1 { FRAME_NUMBERS.to_owned() } else { record_array("*") };
+        let key = || self.prefix.clone() + &record_file(&array, block / self.shared.blocks_a_file);
+        writes.make(&*self.storage).map_err(|error| Error::io("write", self.storage.path_of(&key()), error))
     }
 
-    pub(crate) fn write_frame_numbers(&self, block: u64, bytes: &[u8]) -> Result<()> {
-        if self.lone_array().is_some() {
-            return Ok(());
-        }
-        let key = self.record_key(FRAME_NUMBERS, block);
-        self.storage.put(&key, bytes).map_err(|error| Error::io("write", self.storage.path_of(&key), error))
+    /// The numbers of frames are the first field.
+    pub(crate) fn write_frame_numbers(&self, plan: &Plan, block: u64, bytes: &[u8]) -> Result<()> {
+        self.write_columns(plan, block, &[bytes])
     }
 
     /// Lets the documents catch up with `frames` frames.

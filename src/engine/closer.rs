@@ -16,7 +16,7 @@ use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
 use crate::dataset::image::ImageWriter;
-use crate::dataset::records::RecordBlock;
+use crate::dataset::records::{RecordBlock, RecordWrites};
 use crate::error::{Result, caught};
 use crate::sync::{Receiver, Unpoisoned, event};
 
@@ -98,10 +98,9 @@ fn write_records(mut blocks: Vec<(Arc<Served>, RecordBlock)>) {
     let images: BTreeSet<_> = blocks.iter().map(|(of, _)| of.number).collect();
     let together = || {
         let Some((first, _)) = blocks.first().filter(|_| images.len() >= TOGETHER_MIN) else { return Ok(false) };
-        let files = blocks.iter().flat_map(|(of, block)| of.image.record_files(&of.engine.plan, block));
-        let files: Vec<_> = files.collect();
-        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
-        Ok(first.image.storage().put_all(&files).is_ok())
+        let mut writes = RecordWrites::default();
+        blocks.iter().for_each(|(of, block)| of.image.add_records(&of.engine.plan, block, &mut writes));
+        Ok(writes.make(first.image.storage()).is_ok())
     };
     // What failed together is written one by one, which tells whose error it is.
     let are_written = caught(together).unwrap_or(false);

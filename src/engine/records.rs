@@ -144,7 +144,7 @@ pub(crate) fn write_lost(
         });
         let bytes: Vec<u8> = numbers.flat_map(i64::to_ne_bytes).collect();
         if block_end.min(end) <= remembered_end {
-            image.write_frame_numbers(block, &bytes)?;
+            image.write_frame_numbers(plan, block, &bytes)?;
         }
         from = block_end;
     }

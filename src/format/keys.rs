@@ -27,8 +27,8 @@ pub(crate) fn record_array(field: &str) -> String {
     format!("{RECORDS}/{field}")
 }
 
-pub(crate) fn record_block(array: &str, block: u64) -> String {
-    format!("{array}/{}", KeyEncoding::of_writer(Prefix::Part).key(&[block]))
+pub(crate) fn record_file(array: &str, number: u64) -> String {
+    format!("{array}/{}", KeyEncoding::of_writer(Prefix::Part).key(&[number]))
 }
 
 /// How a file's position in the grid becomes its path.

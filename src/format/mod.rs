@@ -31,6 +31,7 @@ pub(crate) mod node;
 pub(crate) mod part;
 pub(crate) mod precomputed;
 pub(crate) mod provenance;
+pub(crate) mod record_files;
 mod rules;
 mod sharding;
 pub(crate) mod slot_header;

@@ -16,6 +16,7 @@ use super::fill_value;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
+use super::record_files;
 use super::sharding::{self, ShardingCodec};
 use crate::config::Dialect;
 use crate::dtype::{Dtype, ElementType};
@@ -371,16 +372,21 @@ fn file_codecs(Metadata { layout, chain, .. }: &Metadata) -> Value {
 }
 
 /// A per-frame record array's `zarr.json`: one dimension, uncompressed.
-pub(crate) fn record(dtype: Dtype, frames: u64, chunk: u64, fill: &Value) -> Value {
+pub(crate) fn record(dtype: Dtype, frames: u64, chunk: u64, chunks_a_file: u64, fill: &Value) -> Value {
+    let plain = vec![codecs::bytes(cfg!(target_endian = "big"), dtype.size())];
+    let (file, codecs) = match record_files::table(chunks_a_file) {
+        None => (chunk, plain),
+        Some(table) => (chunk * chunks_a_file, vec![sharding::document(&[chunk], &plain, table)]),
+    };
     json!({
         "zarr_format": 3,
         "node_type": "array",
         "shape": [frames],
         "data_type": dtype.zarr_name(),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk]}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [file]}},
         "chunk_key_encoding": default_keys(),
         "fill_value": fill,
-        "codecs": [codecs::bytes(cfg!(target_endian = "big"), dtype.size())],
+        "codecs": codecs,
         "dimension_names": ["frame"],
         "attributes": {},
     })

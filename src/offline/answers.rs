@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::array::Array;
+use super::shared_records::shared_files;
 use crate::error::{Error, Result};
 use crate::fnv;
 use crate::fs::look;
@@ -33,11 +34,15 @@ pub(super) struct SeparateFiles {
 
 impl SeparateFiles {
     /// Whether an array is one, at this path: its files are shards and boxes, and are found by the document in its own
-    /// folder.
+    /// folder. Records are looked at together.
     pub(super) fn are_of(array: &Array, path: &Path) -> bool {
         let layout = array.layout();
         let is_own = array.path() == path && array.folder() == path && array.document().parent() == Some(path);
-        is_own && layout.has_index() && layout.has_boxes() && array.manifest().is_none()
+        is_own
+            && shared_files(array).is_none()
+            && layout.has_index()
+            && layout.has_boxes()
+            && array.manifest().is_none()
     }
 }
 

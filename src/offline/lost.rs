@@ -246,7 +246,7 @@ impl Array {
     }
 
     /// The places of the chunks that the file at a position names, in the grid of chunks.
-    fn chunk_positions(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
+    pub(super) fn chunk_positions(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
         let Some(file) = self.open_file(position)? else { return Ok(Vec::new()) };
         if !self.layout().has_index() {
             return Ok(vec![position.to_vec()]);

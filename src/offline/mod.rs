@@ -29,6 +29,7 @@ mod ranges;
 mod recover;
 mod repack;
 mod scan;
+mod shared_records;
 mod stale;
 pub mod store;
 mod tasks;

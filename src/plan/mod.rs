@@ -224,7 +224,7 @@ impl Plan {
             tiles(size, [chunk_shape[outer], chunk_shape[outer + 1]], [shard_shape[outer], shard_shape[outer + 1]]);
         let shard = ShardPlan::new(config, &frame, size, &chunk_shape, &shard_shape, volume.as_ref())?;
         let workers = workers(config)?;
-        let record = RecordPlan::new(config, frames_total)?;
+        let record = RecordPlan::new(config, frames_total, frame.array_bytes as u64)?;
         let ring = RingPlan::default();
         let efforts = vec![Effort::Normal];
         let array = described(config, &frame, &shard, chunk_shape, shard_shape, volume.as_ref());

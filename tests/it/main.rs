@@ -75,6 +75,7 @@ mod roi;
 mod room_returns;
 mod roundtrip;
 mod shared_memory;
+mod shared_records;
 mod signals;
 mod store;
 mod strange_calls;

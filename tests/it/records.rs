@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::common::stopped::record_block;
 use crate::common::storage::wait_until;
 use crate::common::{frame, tiny};
 use serde_json::json;
@@ -281,10 +282,14 @@ fn checkpoints_write_what_is_known_so_far() {
             slot.commit(number, Record::stamped(1000 + number)).unwrap();
         };
         let told = |wanted: &[i64]| {
-            let block = path.join("records/frame_number/c/0");
+            let (block, at) = record_block(&path, "frame_number", 0);
             wait_until("the numbers are there", || {
                 let bytes = std::fs::read(&block).unwrap_or_default();
-                let numbers = bytes.chunks_exact(8).map(|number| i64::from_le_bytes(number.try_into().unwrap()));
+                let numbers = bytes
+                    .get(at..)
+                    .unwrap_or_default()
+                    .chunks_exact(8)
+                    .map(|number| i64::from_le_bytes(number.try_into().unwrap()));
                 numbers.take(wanted.len()).eq(wanted.iter().copied())
             });
         };
@@ -328,8 +333,9 @@ fn checkpoints_write_blocks_that_are_open_at_the_same_time() {
     let gaps = [BLOCK - 20, BLOCK - 2];
     (0..BLOCK + 3).filter(|number| !gaps.contains(number)).for_each(commit);
     let at = |number: u64| {
-        let bytes = std::fs::read(path.join(format!("records/frame_number/c/{}", number / BLOCK))).ok()?;
-        let bytes = bytes.get(8 * (number % BLOCK) as usize..)?.first_chunk()?;
+        let (block, at) = record_block(&path, "frame_number", number / BLOCK);
+        let bytes = std::fs::read(block).ok()?;
+        let bytes = bytes.get(at + 8 * (number % BLOCK) as usize..)?.first_chunk()?;
         Some(i64::from_le_bytes(*bytes))
     };
     let are = |wanted: &[(u64, i64)]| {

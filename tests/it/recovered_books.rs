@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::common::stopped::{files, restore, small, sound, stopped, written};
+use crate::common::stopped::{files, record_block, restore, small, sound, stopped, written};
 use crate::common::storage::{Call, Probed, save};
 use crate::common::tiny;
 use serde_json::Value;
@@ -225,10 +225,10 @@ fn records_that_were_written_stay_as_they_were() {
     let acquisition = Acquisition::create(&live, config.clone()).unwrap();
     (0..6).for_each(|number| crate::common::stopped::commit(&acquisition, &config, number));
     written(&acquisition, 6);
-    let block = live.join("records/host_timestamp/c/0");
+    let (block, at) = record_block(&live, "host_timestamp", 0);
     crate::common::storage::wait_until("all stamps are there", || {
         let bytes = fs::read(&block).unwrap_or_default();
-        bytes.len() >= 48 && bytes[40..48] != [0; 8]
+        bytes.len() >= at + 48 && bytes[at + 40..at + 48] != [0; 8]
     });
     let path = folder.path().join("left");
     restore(&path, &files(&live));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::common::stopped::{check, files, finished, layouts, restore, small, sound, stopped};
+use crate::common::stopped::{check, files, finished, layouts, record_block, restore, small, sound, stopped};
 use serde_json::Value;
 use shardwright::offline::{Severity, Verification, Verify, VerifyOptions};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dataset, Error, IndexLocation, Placement, StorageKind};
@@ -321,9 +321,9 @@ fn documents_that_lie_are_found() {
     fs::write(path.join("0/zarr.json"), "{").unwrap();
     expect_damage(&path, "is not JSON");
     restore(&path, &good);
-    let records = path.join("records/frame_number/c/0");
+    let (records, at) = record_block(&path, "frame_number", 0);
     let mut numbers = fs::read(&records).unwrap();
-    numbers[8..16].copy_from_slice(&5i64.to_le_bytes());
+    numbers[at + 8..at + 16].copy_from_slice(&5i64.to_le_bytes());
     fs::write(&records, numbers).unwrap();
     expect_damage(&path, "the record of frame 1 has the number 5");
 }
@@ -404,9 +404,9 @@ fn books_that_contradict_each_other_are_found() {
         };
         let number = |place: usize, number: i64| {
             restore(&path, &before);
-            let block = path.join("records/frame_number/c/0");
+            let (block, at) = record_block(&path, "frame_number", 0);
             let mut bytes = fs::read(&block).unwrap();
-            bytes[8 * place..][..8].copy_from_slice(&number.to_le_bytes());
+            bytes[at + 8 * place..][..8].copy_from_slice(&number.to_le_bytes());
             fs::write(block, bytes).unwrap();
         };
         own(&|own| {

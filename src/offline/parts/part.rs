@@ -183,7 +183,7 @@ pub(super) fn read(array: Option<&Array>, frames: Range<u64>) -> Result<Vec<u8>>
 fn check_end(folder: &Path, end: u64) -> Result<()> {
     let Some(numbers) = Array::open_exactly(&folder.join(FRAME_NUMBERS))? else { return Ok(()) };
     let blocks = numbers.files()?.iter().filter_map(|(_, at)| at.first()?.checked_add(1)).max().unwrap_or(0);
-    let room = blocks.saturating_mul(numbers.chunk_shape().first().copied().unwrap_or(0));
+    let room = blocks.saturating_mul(numbers.layout().file_shape.first().copied().unwrap_or(0));
     if end > room.saturating_add(FRAMES_WITHOUT_RECORDS_MAX) {
         let reason = format!("says that it has {end} frames, and its records end at {room}");
         return Err(Error::format(folder, reason));

@@ -15,6 +15,7 @@ use crate::fs::{folders_below, put};
 use crate::offline::array::Array;
 use crate::offline::progress::ProgressCounters;
 use crate::offline::repack::documents::change;
+use crate::offline::shared_records::{shared_files, write_within};
 use crate::record::NO_FRAME;
 
 /// A larger block of records no writer makes.
@@ -155,7 +156,17 @@ fn store(root: &Path, array: &Array, block: u64, mut bytes: Vec<u8>) -> Result<(
         // As the writer of this machine stores them.
         bytes.chunks_exact_mut(array.dtype().size()).for_each(<[u8]>::reverse);
     }
-    let path = array.file_path(&[block]);
+    let shared = shared_files(array);
+    if shared.is_none() && array.layout().has_index() {
+        return Err(Error::format(array.path(), "has shards that are not those of a writer's records"));
+    }
+    let path = array.file_path(&[shared.map_or(block, |files| files.file(block))]);
     path.parent().map_or(Ok(()), |folder| folders_below(root, folder))?;
-    put(&path, &bytes)
+    let Some(files) = shared else { return put(&path, &bytes) };
+    // Blocks come in order. An earlier call may have been stopped.
+    if block.is_multiple_of(files.blocks()) {
+        put(&path, files.empty_table())?;
+    }
+    let (at, entry) = files.entry(block);
+    write_within(array, &path, &[(files.place(block).offset, &bytes), (at, &entry)])
 }

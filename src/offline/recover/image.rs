@@ -136,10 +136,7 @@ impl<'a> ImagePlan<'a> {
 
     pub(super) fn write_records(&self, root: &Path, target: &RecoveryTarget) -> Result<()> {
         let Some(records) = &self.records else { return Ok(()) };
-        for &block in &self.record_blocks {
-            target.put(&name(root, &records.path(block)), &records.mended(block, &self.frames)?)?;
-        }
-        Ok(())
+        self.record_blocks.iter().try_for_each(|block| records.mend(*block, &self.frames, root, target))
     }
 
     /// How many bytes the changes of its files take at most.
@@ -190,7 +187,9 @@ impl<'a> ImagePlan<'a> {
     /// The files of records that are written, below the root.
     pub(super) fn record_files(&self, root: &Path) -> Vec<String> {
         let file = |block: &u64| Some(name(root, &self.records.as_ref()?.path(*block)));
-        self.record_blocks.iter().filter_map(file).collect()
+        let mut files: Vec<String> = self.record_blocks.iter().filter_map(file).collect();
+        files.dedup();
+        files
     }
 
     pub(super) fn report(&self, root: &Path) -> ImageRecovered {

@@ -1,19 +1,24 @@
 //! The numbers of the frames that came, as the records have them, and as they should.
 
-use std::ops::Range;
+use std::ops;
+use std::path::{Path, PathBuf};
 
-use super::source::WrittenImage;
+use super::source::{WrittenImage, name};
+use super::target::RecoveryTarget;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::index::Range;
 use crate::format::keys::FRAME_NUMBERS;
 use crate::format::provenance::MISSING_RANGES_MAX;
+use crate::format::record_files::RecordFiles;
 use crate::offline::array::Array;
 use crate::offline::array::decode::{DecodeWorker, StoredChunk};
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use crate::offline::ranges::{Gather, Ranges};
+use crate::offline::shared_records::shared_files;
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 
 /// No writer gathers more frames in a block.
@@ -36,7 +41,7 @@ pub(super) struct KnownFrames {
 
 impl KnownFrames {
     /// The ranges that documents name.
-    pub(super) fn told(&self) -> Vec<Range<u64>> {
+    pub(super) fn told(&self) -> Vec<ops::Range<u64>> {
         self.missing.iter().take(MISSING_RANGES_MAX).cloned().collect()
     }
 
@@ -45,10 +50,21 @@ impl KnownFrames {
     }
 }
 
-/// The array that holds the numbers of the frames that came: one block a file.
+/// The array that holds the numbers of the frames that came.
 pub(super) struct FrameNumbers<'a> {
     node: &'a ArrayNode,
     array: &'a Array,
+    /// `None`: each block is a file.
+    shared: Option<RecordFiles>,
+}
+
+/// A block that is there.
+struct Block {
+    number: u64,
+    /// `None`: nobody can read it.
+    range: Option<Range>,
+    /// It is where this crate's writer would have put it, and may be replaced.
+    is_ours: bool,
 }
 
 impl<'a> FrameNumbers<'a> {
@@ -58,7 +74,10 @@ impl<'a> FrameNumbers<'a> {
     pub(super) fn of(tree: &'a Tree, image: &WrittenImage) -> Result<Option<Self>> {
         let Some(node) = tree.array(&below(&image.group.name, FRAME_NUMBERS)) else { return Ok(None) };
         let array = &node.array;
-        let is_list = array.dtype() == Dtype::I64 && array.shape().len() == 1 && array.shard_shape().is_none();
+        let shared = shared_files(array);
+        let is_list = array.dtype() == Dtype::I64
+            && array.shape().len() == 1
+            && (shared.is_some() || array.shard_shape().is_none());
         if !is_list || array.chunk_shape()[0] > BLOCK_FRAMES_MAX {
             let reason = format!(
                 "is not a list of frame numbers: {} {:?} in chunks of {:?}; expected int64 in chunks of at most {}",
@@ -69,7 +88,7 @@ impl<'a> FrameNumbers<'a> {
             );
             return Err(Error::format(array.path(), reason));
         }
-        Ok(Some(Self { node, array }))
+        Ok(Some(Self { node, array, shared }))
     }
 
     /// How many frames it is declared to have.
@@ -81,39 +100,71 @@ impl<'a> FrameNumbers<'a> {
         self.array.chunk_shape()[0]
     }
 
+    /// Bytes that it takes at most to write one.
     pub(super) fn block_bytes(&self) -> u64 {
-        8 * self.block_frames()
+        8 * self.block_frames() + self.shared.map_or(0, |files| files.empty_table().len() as u64)
     }
 
-    /// The blocks that are there, but for files whose names are numbers beyond all frames that can be counted.
-    fn blocks(&self) -> impl Iterator<Item = u64> {
-        let files = self.node.files.iter().map(|(_, position)| position);
-        files.filter(|position| self.array.layout().end_of(position).is_some()).map(|position| position[0])
+    /// Visits the blocks that are there, with their numbers if they can be read, but for files whose names are numbers
+    /// beyond all frames that can be counted.
+    fn each(&self, mut visit: impl FnMut(&Block, Option<&[i64]>)) -> Result<()> {
+        let mut worker = self.array.worker()?;
+        for (path, position) in &self.node.files {
+            let Some(_) = self.array.layout().end_of(position) else { continue };
+            let Some(file) = ShardFile::open(path.clone())? else { continue };
+            for block in self.blocks(&file, position[0])? {
+                let numbers = self.numbers(&mut worker, &file, &block)?;
+                visit(&block, numbers.as_deref());
+            }
+        }
+        Ok(())
     }
 
     /// The frames that came, and those that did not, as far as it was written.
     pub(super) fn read(&self) -> Result<(Ranges, Ranges)> {
         let (mut came, mut absent) = (Gather::default(), Gather::default());
-        let mut worker = self.array.worker()?;
-        for block in self.blocks() {
+        self.each(|block, numbers| {
             // Blocks help to tell what is missing; without one less is known.
-            let Some(numbers) = self.block(&mut worker, block)? else { continue };
-            let start = block * self.block_frames();
-            for (number, frame) in numbers.iter().zip(start..) {
+            let start = block.number.saturating_mul(self.block_frames());
+            for (number, frame) in numbers.into_iter().flatten().zip(start..) {
                 match *number {
                     NO_FRAME => absent.add(frame),
                     NOT_KNOWN => {}
                     _ => came.add(frame),
                 }
             }
-        }
+        })?;
         Ok((came.ranges(), absent.ranges()))
     }
 
-    /// The numbers in a block; `None` if it is not there or can't be read.
-    fn block(&self, worker: &mut DecodeWorker, block: u64) -> Result<Option<Vec<i64>>> {
-        let Some(file) = ShardFile::open(self.array.file_path(&[block]))? else { return Ok(None) };
-        match self.array.decode(worker, StoredChunk { file: &file, range: file.whole(), at: &[block] }) {
+    /// The blocks of a file, by its number.
+    fn blocks(&self, file: &ShardFile, number: u64) -> Result<Vec<Block>> {
+        let Some(files) = self.shared else {
+            return Ok(vec![Block { number, range: Some(file.whole()), is_ours: true }]);
+        };
+        let first = number.saturating_mul(files.blocks());
+        let index = match self.array.read_index(file, &[number], None) {
+            Ok(index) => index,
+            Err(error @ Error::Io { .. }) => return Err(error),
+            // By its first block, the file is made anew.
+            Err(_) => return Ok(vec![Block { number: first, range: None, is_ours: true }]),
+        };
+        // Who puts one elsewhere may have put others where this one should be.
+        let is_elsewhere = |(entry, range): (u64, Result<Range, String>)| {
+            range.is_ok_and(|range| range != files.place(entry) && range.nbytes == files.place(entry).nbytes)
+        };
+        let is_ours = !index.entries().any(is_elsewhere);
+        let block = |(entry, range): (u64, Result<Range, String>)| {
+            let range = range.ok().filter(|range| range.nbytes == files.place(entry).nbytes);
+            Block { number: first + entry, range, is_ours }
+        };
+        Ok(index.entries().map(block).collect())
+    }
+
+    /// The numbers in a block; `None` if it can't be read.
+    fn numbers(&self, worker: &mut DecodeWorker, file: &ShardFile, block: &Block) -> Result<Option<Vec<i64>>> {
+        let Some(range) = block.range else { return Ok(None) };
+        match self.array.decode(worker, StoredChunk { file, range, at: &[block.number] }) {
             Ok(()) => {}
             Err(error @ Error::Io { .. }) => return Err(error),
             Err(_) => return Ok(None),
@@ -129,17 +180,20 @@ impl<'a> FrameNumbers<'a> {
         if codec.compressor != Compressor::None || codec.checksum {
             return Ok(Vec::new());
         }
-        let mut worker = self.array.worker()?;
-        let mut wrong = Vec::new();
-        for block in self.blocks() {
-            let before = self.block(&mut worker, block)?;
-            if before.is_none_or(|before| self.right(block, Some(&before), frames) != before) {
-                wrong.push(block);
+        let (mut wrong, mut there) = (Vec::new(), Gather::default());
+        self.each(|block, before| {
+            there.add(block.number);
+            let is_right = |before: &[i64]| self.right(block.number, Some(before), frames) == before;
+            if !block.is_ours {
+                // The whole file is left as it is.
+                let first = block.number - block.number % self.blocks_a_file();
+                there.add_range(first..first + self.blocks_a_file());
+            } else if !before.is_some_and(is_right) {
+                wrong.push(block.number);
             }
-        }
-        let mut there = Gather::default();
-        self.blocks().for_each(|block| there.add(block));
-        let blocks = |range: &Range<u64>| range.start / self.block_frames()..range.end.div_ceil(self.block_frames());
+        })?;
+        let blocks =
+            |range: &ops::Range<u64>| range.start / self.block_frames()..range.end.div_ceil(self.block_frames());
         let absent = Ranges::new(frames.present().iter().map(blocks).collect()).minus(&there.ranges());
         if absent.count() > NEW_BLOCKS_MAX {
             let reason = format!(
@@ -151,6 +205,10 @@ impl<'a> FrameNumbers<'a> {
         wrong.extend(absent.iter().flat_map(Clone::clone));
         wrong.sort_unstable();
         Ok(wrong)
+    }
+
+    fn blocks_a_file(&self) -> u64 {
+        self.shared.map_or(1, RecordFiles::blocks)
     }
 
     /// What a block should hold. Beyond the last frame it stays as it was.
@@ -168,15 +226,37 @@ impl<'a> FrameNumbers<'a> {
         (0..self.block_frames() as usize).zip(start..).map(number).collect()
     }
 
-    /// The bytes of a block as it should be.
-    pub(super) fn mended(&self, block: u64, frames: &KnownFrames) -> Result<Vec<u8>> {
-        let mut worker = self.array.worker()?;
-        let before = self.block(&mut worker, block)?;
+    /// Writes a block as it should be.
+    pub(super) fn mend(&self, block: u64, frames: &KnownFrames, root: &Path, target: &RecoveryTarget) -> Result<()> {
+        let (path, mut worker) = (self.path(block), self.array.worker()?);
+        let file = ShardFile::open(path.clone())?;
+        let mut before = None;
+        if let Some(file) = &file {
+            let found =
+                self.blocks(file, block / self.blocks_a_file())?.into_iter().find(|found| found.number == block);
+            before = found.map(|found| self.numbers(&mut worker, file, &found)).transpose()?.flatten();
+        }
         let numbers = self.right(block, before.as_deref(), frames);
-        Ok(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let key = name(root, &path);
+        let Some(files) = self.shared else { return target.put(&key, &bytes) };
+        let table = files.empty_table();
+        if file.is_none_or(|file| file.len() < table.len() as u64) {
+            target.put(&key, table)?;
+        }
+        let (at, entry) = match before.is_none() && numbers.iter().all(|number| *number == NO_FRAME) {
+            // Nothing was ever told of it.
+            true => files.no_entry(block),
+            false => {
+                target.write_within(&key, files.place(block).offset, &bytes)?;
+                files.entry(block)
+            }
+        };
+        target.write_within(&key, at, &entry)
     }
 
-    pub(super) fn path(&self, block: u64) -> std::path::PathBuf {
-        self.array.file_path(&[block])
+    /// The file of a block.
+    pub(super) fn path(&self, block: u64) -> PathBuf {
+        self.array.file_path(&[block / self.blocks_a_file()])
     }
 }

@@ -54,6 +54,18 @@ impl<'a> RecoveryTarget<'a> {
         put.map_err(|error| Error::io("write", key, error))
     }
 
+    /// Writes into a file of several blocks of records, for good.
+    pub(super) fn write_within(&self, key: &str, at: u64, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Folder { storage, .. } => {
+                storage.write_within(&[(key, at, bytes)]).map_err(|error| Error::io("write", key, error))
+            }
+            Self::Archive { .. } => {
+                Err(Error::unsupported(Path::new(key), "is in an archive, whose writer makes none"))
+            }
+        }
+    }
+
     /// What was put is on the device, for good.
     pub(super) fn settle(&self) -> Result<()> {
         let Self::Archive { root, archive, .. } = self else { return Ok(()) };

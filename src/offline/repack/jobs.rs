@@ -29,6 +29,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::promises::Broken;
+use crate::offline::shared_records::has_shards;
 use crate::words::{quoted, quoted_list};
 
 #[derive(Debug)]
@@ -252,7 +253,7 @@ fn kept(nodes: Vec<Node>, call: &Call<'_>) -> Result<ArrayJobs> {
     let options = call.options();
     for node in nodes {
         let NodeKind::Array(source) = node.kind else { continue };
-        let is_image = source.layout().has_index() || (options.is_unsharded() && nodes::is_image(&source));
+        let is_image = has_shards(&source) || (options.is_unsharded() && nodes::is_image(&source));
         if !call.selection.takes(&node.name) || !is_image {
             continue;
         }
@@ -272,8 +273,8 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
     let to = selection.options.to().name();
     let taken = all_arrays(nodes).filter(|(node, _)| selection.takes(&node.name));
     let scales = taken.clone().any(|(_, array)| array.layout().rules().names_resolutions);
-    let sharded = taken.clone().any(|(_, array)| array.layout().has_index());
-    let is_image = |array: &Array| array.layout().has_index() || (!sharded && nodes::is_image(array));
+    let sharded = taken.clone().any(|(_, array)| has_shards(array));
+    let is_image = |array: &Array| has_shards(array) || (!sharded && nodes::is_image(array));
     let names: Vec<&str> = taken.filter(|(_, array)| is_image(array)).map(|(node, _)| node.name.as_str()).collect();
     match names[..] {
         [name] => Ok(name.to_owned()),

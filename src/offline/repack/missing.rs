@@ -12,12 +12,14 @@ use crate::format::provenance::{Ending, ProvenanceMut, is_unfinished};
 use crate::fs as os;
 use crate::offline::array::Array;
 use crate::offline::array::decode::StoredChunk;
+use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::Node;
 use crate::offline::lost::LostChunks;
 use crate::offline::promises::Broken;
 use crate::offline::ranges::Ranges;
+use crate::offline::shared_records::{shared_files, write_within};
 use crate::offline::unfinished_parts::refuse_unfinished_parts;
 use crate::record::LOST;
 use crate::words::{IS, count, of_number};
@@ -159,7 +161,7 @@ impl GivenUp {
 fn mark(numbers: &Array, lost: &Ranges) -> Result<()> {
     let codec = numbers.codec();
     let is_plain = codec.compressor == Compressor::None && !codec.checksum && numbers.metadata().chain.is_plain();
-    let is_plain = is_plain && !numbers.layout().has_index();
+    let is_plain = is_plain && (shared_files(numbers).is_some() || !numbers.layout().has_index());
     let ([block_frames], true, None) =
         (numbers.chunk_shape(), is_plain && numbers.dtype() == Dtype::I64, numbers.manifest())
     else {
@@ -168,16 +170,23 @@ fn mark(numbers: &Array, lost: &Ranges) -> Result<()> {
     let mut worker = numbers.worker()?;
     for (path, position) in numbers.files()? {
         let Some(file) = ShardFile::open(path.clone())? else { continue };
-        numbers.decode(&mut worker, StoredChunk { file: &file, range: file.whole(), at: &position })?;
-        let start = position[0].saturating_mul(*block_frames);
-        let (blocks, _) = worker.raw.as_chunks_mut::<8>();
-        let came = blocks
-            .iter_mut()
-            .zip(start..)
-            .filter(|(number, frame)| i64::from_le_bytes(**number) >= 0 && lost.contains(*frame));
-        let changed = came.map(|(number, _)| *number = LOST.to_le_bytes()).count();
-        if changed > 0 {
-            os::put(&path, &worker.raw)?;
+        let index = numbers.read_index(&file, &position, None)?;
+        for (entry, range) in index.entries() {
+            let range = range.map_err(|reason| Error::format(&path, reason))?;
+            let Some(at) = numbers.layout().chunk_at(&position, entry) else { continue };
+            numbers.decode(&mut worker, StoredChunk { file: &file, range, at: &at })?;
+            let start = at[0].saturating_mul(*block_frames);
+            let (blocks, _) = worker.raw.as_chunks_mut::<8>();
+            let came = blocks
+                .iter_mut()
+                .zip(start..)
+                .filter(|(number, frame)| i64::from_le_bytes(**number) >= 0 && lost.contains(*frame));
+            let changed = came.map(|(number, _)| *number = LOST.to_le_bytes()).count();
+            match index {
+                _ if changed == 0 => {}
+                Index::Whole(_) => os::put(&path, &worker.raw)?,
+                _ => write_within(numbers, &path, &[(range.offset, &worker.raw)])?,
+            }
         }
     }
     Ok(())

@@ -11,12 +11,13 @@ use crate::format::{consolidated, rules};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::format_at;
 use crate::offline::hierarchy::walk::Node;
+use crate::offline::shared_records::has_shards;
 use crate::words;
 
 /// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
 pub(super) fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
-    let sharded = all_arrays(nodes).any(|(_, array)| array.layout().has_index());
-    all_arrays(nodes).filter(move |(_, array)| array.layout().has_index() || (!sharded && is_image(array)))
+    let sharded = all_arrays(nodes).any(|(_, array)| has_shards(array));
+    all_arrays(nodes).filter(move |(_, array)| has_shards(array) || (!sharded && is_image(array)))
 }
 
 /// Whether an array has rows and columns, and elements in them, as an image has that a writer writes.

@@ -14,6 +14,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::Node;
+use crate::offline::shared_records::has_shards;
 use crate::words::{count, of_number, quoted};
 
 /// Arrays of which it says why they can't be read.
@@ -61,7 +62,7 @@ impl<'a> Selection<'a> {
         if let Some(error) = refused(&unread, arrays.peek().is_none()) {
             return Err(error);
         }
-        selection.is_flat = arrays.all(|array| array.shape().len() < 2 && !array.layout().has_index());
+        selection.is_flat = arrays.all(|array| array.shape().len() < 2 && !has_shards(array));
         Ok(selection)
     }
 
@@ -88,7 +89,7 @@ impl<'a> Selection<'a> {
     /// because it has one dimension beside others that get some.
     pub(super) fn stays_files(&self, array: &Array) -> bool {
         let rank = array.shape().len();
-        !array.layout().has_index() && (self.options.shard.is_empty() || rank < 2)
+        !has_shards(array) && (self.options.shard.is_empty() || rank < 2)
     }
 
     /// Whether something is asked for that changes an array of Zarr v3 whose chunks are files, and stay files.

@@ -13,12 +13,13 @@ use crate::format::{DIMENSION_NAMES, Metadata, rules, zarr3};
 use crate::geometry::nearest_multiples;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
+use crate::offline::shared_records::has_shards;
 use crate::words::count;
 
 /// Whether the options concern this array.
 pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {
     let may_shard = (!options.shard.is_empty() || options.is_unsharded()) && array.shape().len() > 1;
-    array.layout().has_index() || may_shard || changes_format(array)
+    has_shards(array) || may_shard || changes_format(array)
 }
 
 /// Whether an array is of another format than a tree of Zarr v3, and becomes part of one.

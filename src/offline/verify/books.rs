@@ -115,15 +115,20 @@ impl Books {
     }
 }
 
-/// The blocks of records that are there, as files within the array's shape or in a manifest.
+/// The blocks of records that are there, in files within the array's shape or in a manifest.
 fn blocks(node: &ArrayNode) -> Vec<Vec<u64>> {
-    match node.array.manifest() {
-        Some(manifest) => manifest.positions(node.array.layout()),
-        None => {
-            let positions = node.files.iter().map(|(_, position)| position);
-            positions.filter(|position| node.array.layout().has_file(position)).cloned().collect()
-        }
+    let (array, layout) = (&node.array, node.array.layout());
+    if let Some(manifest) = array.manifest() {
+        return manifest.positions(layout);
     }
+    let files = node.files.iter().map(|(_, position)| position).filter(|position| layout.has_file(position));
+    // A damaged index is told elsewhere, and nobody knows then what is not there.
+    let all = |file: &Vec<u64>| {
+        let (first, counts) = layout.chunks_of(file);
+        let (first, count) = (first.first().copied().unwrap_or(0), counts.first().copied().unwrap_or(0));
+        (first..first + count).map(|block| vec![block]).collect()
+    };
+    files.flat_map(|file| array.chunk_positions(file).unwrap_or_else(|_| all(file))).collect()
 }
 
 /// A writer that came to its end has written each block of frame numbers with those of all other fields.
@@ -132,7 +137,8 @@ pub(super) fn absent_blocks(check: &Check, numbers: &ArrayNode) {
     let is_beside = |node: &&ArrayNode| node.name.strip_prefix(records).is_some_and(|field| !field.contains('/'));
     for field in check.tree.arrays.iter().filter(is_beside) {
         // Somebody else has cut it otherwise.
-        if field.array.layout().file_shape != numbers.array.layout().file_shape {
+        let cut = |node: &ArrayNode| (node.array.layout().file_shape.clone(), node.array.layout().chunk_shape.clone());
+        if cut(field) != cut(numbers) {
             continue;
         }
         let there: HashSet<_> = blocks(field).into_iter().collect();

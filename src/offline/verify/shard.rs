@@ -169,7 +169,7 @@ impl ShardCheck<'_> {
         self.sums.sealed.fetch_add(u64::from(self.file.is_packed()), Relaxed);
         let known = self.known(range, &worker).filter(|_| decoded.is_ok());
         match decoded {
-            Ok(()) => self.frame_numbers(&worker.raw),
+            Ok(()) => self.frame_numbers(&worker.raw, self.position, None),
             // The file may have other chunks beside the part that a manifest names.
             Err(error) if self.file.is_part() && !matches!(error, Error::Io { .. } | Error::Unsupported { .. }) => {
                 self.damage(None, format!("chunk {:?}: {}", self.position, reason(error)));
@@ -199,12 +199,12 @@ impl ShardCheck<'_> {
     }
 
     /// In the records of frames, each number stands at its own place, or a negative one where none came.
-    fn frame_numbers(&self, raw: &[u8]) {
+    fn frame_numbers(&self, raw: &[u8], place: &[u64], chunk: Option<u64>) {
         let is_records = self.array.path().ends_with(FRAME_NUMBERS);
-        if !is_records || self.array.dtype() != Dtype::I64 || self.position.len() != 1 {
+        if !is_records || self.array.dtype() != Dtype::I64 || place.len() != 1 {
             return;
         }
-        let start = self.position[0].saturating_mul(self.array.chunk_shape()[0]);
+        let start = place[0].saturating_mul(self.array.chunk_shape()[0]);
         let (numbers, _) = raw.as_chunks::<8>();
         let numbers = numbers.iter().map(|bytes| i64::from_le_bytes(*bytes));
         let none = [NO_FRAME, NOT_KNOWN, LOST];
@@ -214,7 +214,7 @@ impl ShardCheck<'_> {
         let mut numbers = numbers.zip(start..).filter(|(number, _)| !none.contains(number));
         let wrong = numbers.find(|&(number, place)| u64::try_from(number) != Ok(place));
         if let Some((number, place)) = wrong {
-            self.damage(None, format!("the record of frame {place} has the number {number}"));
+            self.damage(chunk, format!("the record of frame {place} has the number {number}"));
         }
     }
 
@@ -307,7 +307,10 @@ impl ShardCheck<'_> {
         self.count(range, &place);
         let readable = decoded.is_ok();
         let known = self.known(range, worker).filter(|_| readable);
-        decoded.or_else(|error| self.bad_chunk(Some(chunk), error))?;
+        match decoded {
+            Ok(()) => self.frame_numbers(&worker.raw, &place, Some(chunk)),
+            Err(error) => self.bad_chunk(Some(chunk), error)?,
+        }
         let before = expected.map(|expected| self.before(worker, expected, (chunk, range), &place, readable));
         Ok((before.transpose()?.unwrap_or(Before::Nothing), known))
     }

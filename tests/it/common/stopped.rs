@@ -130,6 +130,17 @@ pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+/// The file in which a block of a field's records is, and where it begins in it.
+pub fn record_block(path: &Path, field: &str, block: u64) -> (PathBuf, usize) {
+    let folder = path.join("records").join(field);
+    let array = Array::open(&folder).unwrap();
+    let frames = array.chunk_shape()[0];
+    let blocks = array.shard_shape().map_or(1, |shard| shard[0] / frames);
+    let table = if blocks > 1 { 16 * blocks } else { 0 };
+    let at = table + block % blocks * frames * array.dtype().size() as u64;
+    (folder.join(format!("c/{}", block / blocks)), at as usize)
+}
+
 /// Makes `folder` hold exactly these files.
 pub fn restore(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
     let _ = fs::remove_dir_all(folder);

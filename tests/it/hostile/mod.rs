@@ -354,7 +354,11 @@ fn records_that_can_not_be() {
     );
     expect(good(), edit(path, |document| document["shape"] = json!([4, 4])), &["expected 2 numbers above 0"]);
     let short = |path: &Path| fs::write(path.join("records/frame_number/c/0"), [0; 9]).unwrap();
-    expect(good(), short, &["verify: records/frame_number/c/0: bytes: 9 bytes, expected 131072"]);
+    expect(
+        good(),
+        short,
+        &["verify: records/frame_number/c/0: 9 bytes are too few for a shard's index of 65536 bytes"],
+    );
 }
 
 #[test]
