@@ -236,7 +236,7 @@ fn child_writes() {
 }
 
 #[test]
-fn a_kill_takes_no_record_of_a_durable_frame() {
+fn a_kill_takes_no_number_of_a_durable_frame() {
     let mut blocks = 0;
     for kill in 0..5 {
         let folder = on_disk();
@@ -255,15 +255,18 @@ fn a_kill_takes_no_record_of_a_durable_frame() {
         writer.wait().unwrap();
         let last = counts.max();
         let durable = last.max(enough).unwrap();
-        let all_there = |told: &str| {
-            // One never came, of which nobody has counted it.
-            let numbers = numbers(&path);
-            let lost = (0..durable).find(|&at| at != ABSENT && numbers.get(at as usize) != Some(&(at as i64)));
-            assert_eq!(lost, None, "kill {kill}, {told}, of {durable}");
-        };
-        all_there("before a recovery");
+        // Records of shards that closed since the last checkpoint may still have been on their way.
+        let wrong = |(number, at): (i64, i64)| number >= 0 && number != at;
+        assert!(!numbers(&path).into_iter().zip(0..).any(wrong), "kill {kill}, of {durable}");
         let found = recovered(&path, true).unwrap();
-        all_there("after it");
+        let numbers = numbers(&path);
+        // Of a chunk in which a frame is missing, only its records told which came.
+        let is_there = |at: u64| match numbers.get(at as usize) {
+            Some(&number) => number == at as i64 || (number == -2 && at / 64 == ABSENT / 64),
+            None => false,
+        };
+        let lost = (0..durable).find(|&at| at != ABSENT && !is_there(at));
+        assert_eq!(lost, None, "kill {kill}, of {durable}");
         assert!(found.images[0].missing.iter().all(|range| range.end - range.start == 1), "{found:#?}");
         sound(&path);
         blocks = blocks.max(durable / BLOCK);

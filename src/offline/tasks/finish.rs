@@ -36,7 +36,7 @@ pub struct TasksSummary {
     pub missing: u64,
     /// The first of them, by their ids: at most 20.
     pub missing_ids: Vec<String>,
-    /// A file of tasks with nothing but these.
+    /// A file of tasks with nothing but these, if it could be written.
     pub missing_tasks: Option<PathBuf>,
     /// Shards that were made or read twice: a task ran again after it had ended, or twice at once.
     pub redone: u64,
@@ -342,8 +342,9 @@ impl FinishTasks {
         let count = missing.len() as u64;
         let missing_ids = missing.iter().take(NAMES_MAX).map(|task| task.id.clone()).collect();
         let file = self.missing_file();
-        self.write_missing(&file, missing)?;
-        Ok(TasksSummary { missing: count, missing_ids, missing_tasks: Some(file), redone, ..self.summary() })
+        // What is missing is told, whatever becomes of that file.
+        let missing_tasks = self.write_missing(&file, missing).is_ok().then_some(file);
+        Ok(TasksSummary { missing: count, missing_ids, missing_tasks, redone, ..self.summary() })
     }
 
     /// Writes a file of tasks with nothing but these.

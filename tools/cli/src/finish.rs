@@ -78,8 +78,11 @@ fn sentence(summary: &TasksSummary) -> String {
         let redone = if *redone > 0 { format!(", {redone} of them made twice") } else { String::new() };
         return format!("{}{redone}, {}\n", count(*shards, "shard"), decimal(*bytes));
     }
-    let file = missing_tasks.as_ref().map(|path| format!("; they are the tasks of {}", path.display()));
+    let file = match missing_tasks {
+        Some(path) => format!("they are the tasks of {}", path.display()),
+        None => "a file of their tasks could not be written beside that of all".to_owned(),
+    };
     let names: String = missing_ids.iter().map(|id| format!("  {id}\n")).collect();
     let more = if missing_ids.len() as u64 == *missing { "" } else { "  …\n" };
-    format!("{missing} of {tasks} shards are missing{}:\n{names}{more}", file.unwrap_or_default())
+    format!("{missing} of {tasks} shards are missing; {file}:\n{names}{more}")
 }

@@ -80,7 +80,14 @@ fn told(args: &RunTaskArgs, ended: Result<TaskReceipt, Error>) -> Result<u8, Fai
 
 /// 75 for what another time or another machine may not have, such as a full disk; 3 for what is wrong with the input.
 fn code_of(error: &Error) -> u8 {
+    use std::io::ErrorKind::{IsADirectory, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
     match (error, error.kind()) {
+        // These no time mends.
+        (Error::Io { source, .. }, _)
+            if [IsADirectory, NotADirectory, PermissionDenied, ReadOnlyFilesystem].contains(&source.kind()) =>
+        {
+            exit::FAILURE
+        }
         (_, ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::NotFound | ErrorKind::Conflict) => exit::INPUT,
         (Error::Codec { .. }, _) => exit::INPUT,
         (_, ErrorKind::InvalidArgument) => exit::USAGE,

@@ -68,7 +68,7 @@ pub(crate) struct RunTaskArgs {
     /// The task with this number, from 0
     #[arg(long, value_name = "N", group = "which", value_parser = number::<u64>(FROM_0))]
     pub(crate) index: Option<u64>,
-    /// The tasks from A on that come before B
+    /// The tasks from A on that come before B: both are needed, and B itself is not run
     #[arg(long, value_name = "A:B", group = "which", value_parser = range)]
     pub(crate) range: Option<Range<u64>>,
     /// The task with this id
@@ -109,8 +109,33 @@ pub(crate) struct FinishArgs {
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("{text:?} is no range of tasks; 0:100 are the first hundred");
-    let (first, end) = text.split_once(':').ok_or_else(wrong)?;
-    let (first, end) = (first.parse().map_err(|_| wrong())?, end.parse().map_err(|_| wrong())?);
-    if first < end { Ok(first..end) } else { Err(wrong()) }
+    let wrong = |what: &str| format!("{text:?} {what}; 0:100 are the first hundred tasks, 0 to 99");
+    let numbers = || text.split_once(':').map(|(first, end)| Some((first.parse().ok()?, end.parse().ok()?)));
+    match numbers() {
+        None => Err(wrong("has no colon between the first task and the one behind the last")),
+        Some(None) => Err(wrong("is not two numbers with a colon between them")),
+        Some(Some((first, end))) if first >= end => Err(wrong("ends before it begins")),
+        Some(Some((first, end))) => Ok(first..end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_range_is_said() {
+        assert_eq!(range("5:8"), Ok(5..8));
+        let wrong = [
+            ("5", "has no colon"),
+            ("0..3", "has no colon"),
+            ("5:", "is not two numbers"),
+            (":4", "is not two numbers"),
+            ("5:3", "ends before it begins"),
+            ("3:3", "ends before it begins"),
+        ];
+        for (text, what) in wrong {
+            assert!(range(text).unwrap_err().contains(what), "{text}");
+        }
+    }
 }
