@@ -173,7 +173,7 @@ def test_an_end_that_is_killed_ends_when_it_is_called_again(work, strace, tmp_pa
     work.call(*finish, before=strace(log, CHANGES))
     count = len(log.read_text().splitlines())
     # All of the last ones, and some of the others.
-    for at in [*range(1, count - 16, 5), *range(max(count - 16, 1), count + 1)]:
+    for at in [*range(1, count - 10, 9), *range(max(count - 10, 1), count + 1)]:
         work.restore()
         done = work.call(*finish, code=None, before=strace(log, CHANGES, f"signal=KILL:when={at}"))
         assert done.returncode in (0, -9), done
