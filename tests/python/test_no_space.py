@@ -198,9 +198,11 @@ def test_what_a_killed_writer_left_is_recovered_on_a_disk_without_a_free_byte(re
 def test_a_recovery_that_finds_no_room_says_how_much_it_needs_and_loses_nothing(
     recovered_on_small_disk, tmp_path, storage
 ):
-    # In memory, shards have no room that they don't use; what is kept for documents is taken away.
+    # In memory, shards have no room that they don't use; what is kept for documents is taken away, and so is a file of
+    # records, which is to be made again.
     script = """
         rm "$DISK/$NAME/.shardwright.ballast.partial"
+        rm -r "$DISK/$NAME/records/frame_number/c"
         fill
         "$SHARDWRIGHT" recover "$DISK/$NAME" --apply --json > "$PLACE/first" && exit 9 || test $? = 1
         "$SHARDWRIGHT" recover "$DISK/$NAME" -q && exit 9 || test $? = 4
