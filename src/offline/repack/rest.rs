@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use super::change::Change;
@@ -315,17 +316,53 @@ fn is_of_chunks(array: &Array, folder: &Path) -> bool {
 }
 
 fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {
-    let failed = |error: std::io::Error| Error::io("copy to", to, error);
     let gone = || Error::conflict(from, "has gone while it was copied");
     let source = ShardFile::open(from.to_path_buf())?.ok_or_else(gone)?;
     source.check_whole_entry()?;
+    copy_of(&source, to, sync).map_err(|error| if is_of_change(&source, &error) { Error::changed(from) } else { error })
+}
+
+fn copy_of(source: &ShardFile, to: &Path, sync: bool) -> Result<()> {
+    let failed = |error: std::io::Error| Error::io("copy to", to, error);
     let copy = os::create_new(to).map_err(failed)?;
-    copy_range(&source, &copy).map_err(failed)?;
-    if let Ok(permissions) = fs::metadata(from).map(|metadata| metadata.permissions()) {
+    copy_range(source, &copy, to)?;
+    if let Ok(permissions) = fs::metadata(source.path()).map(|metadata| metadata.permissions()) {
         copy.set_permissions(permissions).map_err(failed)?;
     }
     if sync {
         copy.sync_data().map_err(failed)?;
     }
-    same_bytes(&source, &ShardFile::open(to.to_path_buf())?.ok_or_else(gone)?)
+    let gone = || Error::conflict(to, "has gone while it was written");
+    same_bytes(source, &ShardFile::open(to.to_path_buf())?.ok_or_else(gone)?)
+}
+
+/// Whether a copy failed because somebody wrote to its source since that was opened.
+fn is_of_change(source: &ShardFile, error: &Error) -> bool {
+    let is_shorter = matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::UnexpectedEof);
+    let stamp = || ShardFile::open(source.path().to_path_buf()).ok().flatten().map(|file| file.stamp());
+    is_shorter || stamp().is_some_and(|now| now != source.stamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no files of its own")]
+    fn a_file_that_is_written_to_while_it_is_copied_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        for changed in ["123", "123456789"] {
+            fs::write(&from, "12345").unwrap();
+            let source = ShardFile::open(from.clone()).unwrap().unwrap();
+            fs::write(&from, changed).unwrap();
+            let failed = || Error::format(&to, "reads back otherwise");
+            let error = copy_of(&source, &to, false).err().unwrap_or_else(failed);
+            assert!(is_of_change(&source, &error), "{error}");
+            fs::remove_file(&to).unwrap();
+        }
+        let source = ShardFile::open(from.clone()).unwrap().unwrap();
+        assert!(!is_of_change(&source, &Error::format(&to, "reads back otherwise")));
+        copy_of(&source, &to, false).unwrap();
+    }
 }

@@ -16,7 +16,7 @@ use crate::format::index::Range;
 use crate::fs as os;
 use crate::fs::attributes;
 use crate::fs::publish_once::{Published, publish_once};
-use crate::fs::system::{self, FileExt};
+use crate::fs::system;
 use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::progress::Tally;
@@ -208,7 +208,7 @@ impl Change {
         let old = source.open_again(&self.source)?;
         let to = self.create(partial, &path).map_err(failed)?;
         match old.whole_file().filter(|_| self.reflink) {
-            None => copy_range(&old, &to).map_err(failed)?,
+            None => copy_range(&old, &to, partial)?,
             Some(from) if system::share_blocks(from, &to) => {}
             // It uses copy_file_range where the file system has it.
             Some(mut from) => io::copy(&mut from, &mut &to).map(drop).map_err(failed)?,
@@ -265,14 +265,14 @@ fn gone(path: &Path) -> Error {
     Error::conflict(path, "has gone while it was copied")
 }
 
-/// Copies by reading and writing: the system's own ways share blocks where they can.
-pub(super) fn copy_range(from: &ShardFile, mut to: &File) -> io::Result<()> {
+/// Copies to the file at `path` by reading and writing: the system's own ways share blocks where they can.
+pub(super) fn copy_range(from: &ShardFile, mut to: &File, path: &Path) -> Result<()> {
     let mut room = vec![0; 1 << 20];
     let mut at = 0;
     while at < from.len() {
         let piece = &mut room[..(1 << 20).min((from.len() - at) as usize)];
-        from.file().read_exact_at(piece, from.start() + at)?;
-        to.write_all(piece)?;
+        from.read_exactly(at, piece)?;
+        to.write_all(piece).map_err(|error| Error::io("copy to", path, error))?;
         at += piece.len() as u64;
     }
     Ok(())

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import itertools
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from shardwright import _acquisition, _progress
 FRAME = (16, 24)
 #: Seconds after which a thread hangs.
 HANGS = 60.0
+#: How often a race is tried again: a quick run tries less.
+TIMES = 1 if "SHARDWRIGHT_QUICK" in os.environ else 4
 
 
 @pytest.fixture(autouse=True)
@@ -157,12 +160,12 @@ def test_everything_at_once_on_one_run(start: Start, tmp_path: Path) -> None:
     with start(ring_bytes=12 * 4096, workers=2, record_fields={"name": "u4"}) as acq:
         books = Books(acq)
         calls = [*[books.loans] * 3, *[books.stacks] * 2, books.looks, books.looks, books.collects]
-        results = together(*calls, lambda: books.ends(1500))
+        results = together(*calls, lambda: books.ends(375 * TIMES))
         given: list[list[int]] = results[:5]
         assert sum(results[5:7]) > 0
         until(lambda: acq.stats.ring_free == acq.ring_frames)
     summary = acq.summary
-    assert summary.frames_accepted == summary.frames_written == sum(map(len, given)) >= 1500
+    assert summary.frames_accepted == summary.frames_written == sum(map(len, given)) >= 375 * TIMES
     assert summary.frames_missing == 0
     came = [named(image) for image in written(tmp_path / "run.ome.zarr")]
     assert sorted(came) == sorted(itertools.chain(*given))
@@ -207,7 +210,7 @@ def test_many_threads_on_one_loan(start: Start, tmp_path: Path) -> None:
 
     commits = 0
     with start() as acq:
-        for name in range(100):
+        for name in range(25 * TIMES):
             frame = acq.acquire(timeout=HANGS)
             frame.array[:] = pixels(name)
             results = together(
