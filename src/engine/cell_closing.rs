@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::cell::{ParkedCell, Progress, ShardCell};
 use super::pump::Engine;
+use super::records::RecordCopy;
 use super::served::Served;
 use crate::dataset::image::ImageWriter;
 use crate::error::{Result, caught, caught_call, logged};
@@ -74,7 +75,14 @@ fn are_closed(images: impl Iterator<Item = Arc<Served>>) {
     // Once for all cells of an image: an archive's directory names all that is in it.
     let waiting = images.iter().filter(|of| of.advances_by_shards());
     let distinct: BTreeMap<_, _> = waiting.map(|of| (of.number, of)).collect();
-    distinct.values().for_each(|of| advance(&of.engine, &of.image, of.engine.newest_end()));
+    distinct.values().for_each(|of| {
+        if !of.is_level {
+            let copy = &mut of.closing.lock().unpoisoned().copy;
+            let copy = copy.get_or_insert_with(|| RecordCopy::new(&of.engine.plan.record));
+            write_open_records(&of.engine, &of.image, copy);
+        }
+        advance(&of.engine, &of.image, of.engine.newest_end());
+    });
     images.iter().for_each(|of| of.engine.closings.settle());
 }
 
@@ -206,13 +214,40 @@ fn settle_cell(of: &Served, cell: &Arc<ShardCell>, closed: impl Iterator<Item = 
 }
 
 /// Lets the documents catch up. What they don't tell of is not durable, be it on the device: no reader would see it.
-/// Nor is anything from the moment on when a record could not be stored, until the end tells which frames that is
-/// about.
+/// Nor is anything whose record is not there.
 pub(super) fn advance(engine: &Engine, image: &ImageWriter, newest_end: u64) {
     let synced = engine.counters.frames_synced.load(Relaxed);
     match caught(|| image.advance(&engine.plan, newest_end)) {
-        Ok(()) if engine.unstored_records.are_there() => {}
-        Ok(()) => engine.note_durable(synced),
+        Ok(()) => {
+            engine.unstored_records.hold(synced);
+            note_released(engine);
+        }
         Err(error) => engine.first_error.set(error),
     }
+}
+
+/// Counts the frames as durable that waited for records, if these are stored.
+pub(super) fn note_released(engine: &Engine) {
+    if let Some(frames) = engine.unstored_records.released() {
+        engine.note_durable(frames);
+    }
+}
+
+/// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind
+/// this, by the same thread.
+pub(super) fn write_open_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy) {
+    let mut from = 0;
+    let write = || {
+        // Its lock is held for a copy of what came since the last time, which is little: commits must not have to wait.
+        while engine.sequencer.lock().unpoisoned().copy_records(from, copy) {
+            let settled = copy.settled as u64;
+            let block = copy.for_file();
+            from = block.number + 1;
+            let written = caught(|| image.write_records(&engine.plan, block));
+            engine.unstored_records.note_part(block.number, settled, written.is_ok());
+            written?;
+        }
+        Ok(())
+    };
+    caught(write).unwrap_or_else(|error| engine.first_error.set(error));
 }

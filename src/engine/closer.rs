@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cell::{Progress, ShardCell};
-use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell};
+use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell, note_released, write_open_records};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
 use super::index_budget::IndexBudget;
@@ -15,9 +15,8 @@ use super::parking::park;
 use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
-use crate::dataset::image::ImageWriter;
 use crate::dataset::records::{RecordBlock, RecordWrites};
-use crate::error::{Result, caught};
+use crate::error::caught;
 use crate::sync::{Receiver, Unpoisoned, event};
 
 const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
@@ -114,6 +113,7 @@ fn write_records(mut blocks: Vec<(Arc<Served>, RecordBlock)>) {
             let failed = std::mem::replace(&mut block, RecordBlock::new(&of.engine.plan.record));
             of.engine.unstored_records.keep(failed);
         }
+        note_released(&of.engine);
         let _ = of.ends.written_records.send(block);
         of.engine.pump();
         of.engine.closings.settle();
@@ -231,26 +231,9 @@ fn checkpoint(of: &Served, done: Done, copy: Option<&mut RecordCopy>, renews_ind
     for (cell, progress) in done.cells.into_iter().filter(|_| renews_indexes) {
         renewed += checkpoint_cell(engine, &cell, progress, false);
     }
-    if let Some(Err(error)) = copy.map(|copy| caught(|| checkpoint_records(engine, &of.image, copy))) {
-        engine.first_error.set(error);
+    if let Some(copy) = copy {
+        write_open_records(engine, &of.image, copy);
     }
     advance(engine, &of.image, done.newest_end);
     renewed * engine.plan.shard.index.renewal_bytes()
-}
-
-/// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind
-/// this, by the same thread.
-fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy) -> Result<()> {
-    let mut from = 0;
-    // Its lock is held for a copy of what came since the last checkpoint, which is little: commits must not have to
-    // wait.
-    while engine.sequencer.lock().unpoisoned().copy_records(from, copy) {
-        let settled = copy.settled as u64;
-        let block = copy.for_file();
-        from = block.number + 1;
-        let written = caught(|| image.write_records(&engine.plan, block));
-        engine.unstored_records.note_part(block.number, settled, written.is_ok());
-        written?;
-    }
-    Ok(())
 }

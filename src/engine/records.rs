@@ -93,13 +93,18 @@ impl Records {
         while let Some(at) = self.open.iter().position(is_settled)
             && let Some(open) = self.open.remove(at)
         {
-            shared.closings.put(Closing::Records(open.block));
+            Self::hand_on(open, shared);
         }
+    }
+
+    fn hand_on(open: OpenBlock, shared: &Shared) {
+        shared.unstored_records.note_handed(open.block.number);
+        shared.closings.put(Closing::Records(open.block));
     }
 
     /// Hands on all blocks, whatever is missing.
     pub(crate) fn finish(&mut self, shared: &Shared) {
-        self.open.drain(..).for_each(|open| shared.closings.put(Closing::Records(open.block)));
+        self.open.drain(..).for_each(|open| Self::hand_on(open, shared));
     }
 
     /// Copies the first block from block `from` on that has changed since it was copied, as far as `copy` does not hold

@@ -1,6 +1,6 @@
 //! Records of frames that could not be stored. Such frames look as if they had never come, so they are not durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use crate::dataset::records::RecordBlock;
@@ -13,6 +13,16 @@ pub(crate) struct UnstoredRecords {
     states: Mutex<BTreeMap<u64, BlockState>>,
     /// Those whose last write failed.
     failed: Mutex<Vec<RecordBlock>>,
+    queue: Mutex<Queue>,
+}
+
+/// What waits for blocks to be written for the last time.
+#[derive(Debug, Default)]
+struct Queue {
+    /// The blocks that were handed on for that.
+    blocks: BTreeSet<u64>,
+    /// How many frames are durable when each of these blocks is written, the oldest count first.
+    counts: VecDeque<(BTreeSet<u64>, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,8 +44,34 @@ impl UnstoredRecords {
         }
     }
 
+    /// A block is handed on to be written for the last time.
+    pub(crate) fn note_handed(&self, block: u64) {
+        self.queue.lock().unpoisoned().blocks.insert(block);
+    }
+
+    /// So many frames are on the device but for records that were handed on.
+    pub(crate) fn hold(&self, frames: u64) {
+        let queue = &mut *self.queue.lock().unpoisoned();
+        match queue.counts.back_mut().filter(|(blocks, _)| *blocks == queue.blocks) {
+            Some((_, count)) => *count = frames,
+            None => queue.counts.push_back((queue.blocks.clone(), frames)),
+        }
+    }
+
+    /// How many frames were [held](Self::hold) of which all records are stored now: none from the moment on when one
+    /// could not be, until the end tells which frames that is about.
+    pub(crate) fn released(&self) -> Option<u64> {
+        if self.are_there() {
+            return None;
+        }
+        let Queue { blocks, counts } = &mut *self.queue.lock().unpoisoned();
+        let ready = counts.iter().take_while(|(needed, _)| needed.is_disjoint(blocks)).count();
+        counts.drain(..ready).next_back().map(|(_, frames)| frames)
+    }
+
     /// A block was written for the last time, or could not be.
     pub(crate) fn note_whole(&self, block: u64, is_stored: bool) {
+        self.queue.lock().unpoisoned().blocks.remove(&block);
         let mut blocks = self.states.lock().unpoisoned();
         if is_stored {
             blocks.remove(&block);
@@ -55,7 +91,7 @@ impl UnstoredRecords {
         failed.iter().for_each(|block| self.note_whole(block.number, store(block)));
     }
 
-    pub(crate) fn are_there(&self) -> bool {
+    fn are_there(&self) -> bool {
         self.states.lock().unpoisoned().values().any(|state| state.failed)
     }
 
@@ -100,6 +136,25 @@ pub(crate) fn note(numbers: &[Range<u64>]) -> Option<String> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_wait_for_the_records_that_were_handed_on_before() {
+        let unstored = UnstoredRecords::default();
+        unstored.hold(3);
+        assert_eq!((unstored.released(), unstored.released()), (Some(3), None));
+        unstored.note_handed(0);
+        unstored.hold(8);
+        unstored.hold(9);
+        unstored.note_handed(1);
+        assert_eq!(unstored.released(), None);
+        unstored.hold(12);
+        unstored.note_whole(0, true);
+        assert_eq!((unstored.released(), unstored.released()), (Some(9), None));
+        unstored.note_whole(1, false);
+        assert_eq!(unstored.released(), None, "a record of these could not be stored");
+        unstored.note_whole(1, true);
+        assert_eq!(unstored.released(), Some(12));
+    }
 
     #[test]
     fn what_was_stored_since_is_no_more_lacking() {

@@ -353,3 +353,21 @@ fn checkpoints_write_blocks_that_are_open_at_the_same_time() {
     let expected = |number| if number == block - 20 { -1 } else { number };
     assert_eq!(numbers(&path), (0..=(gaps[0] + window + 1) as i64).map(expected).collect::<Vec<_>>());
 }
+
+/// Also where no checkpoint writes them: then the closing of a shard makes frames durable.
+#[test]
+fn what_is_durable_has_its_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    for (name, checkpoint_every) in [("never", Duration::ZERO), ("seldom", Duration::from_secs(3600))] {
+        let path = path.with_file_name(name);
+        let run = Acquisition::create(&path, Config { checkpoint_every, sync: true, ..tiny(None, 16) }).unwrap();
+        for number in 0..10 {
+            run.append_with(&[1; 256], 16, Record::stamped(number + 7)).unwrap();
+        }
+        wait_until("two shards are durable", || run.stats().frames_durable >= 8);
+        let stamps: Vec<u64> = column(&path, "device_timestamp").into_iter().map(u64::from_le_bytes).collect();
+        assert_eq!(stamps[..8], [7, 8, 9, 10, 11, 12, 13, 14], "{name}");
+        run.finish().unwrap();
+    }
+}
