@@ -150,7 +150,8 @@ typedef struct sw_record_field {
 typedef struct sw_channel {
     // The name that viewers show. UTF-8.
     const char *label;
-    // Red, green and blue as six hexadecimal digits. Null: "FFFFFF".
+    // Red, green and blue as six hexadecimal digits. Null: white for the only channel, and for each of several a
+    // colour that mixes well with the others'.
     const char *color;
     // The pixel value that viewers show as black.
     double window_low;

@@ -1,5 +1,6 @@
 //! The end of a run: what waits goes to its shards, the threads end, and the documents say what came.
 
+use std::fs;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Acquisition;
 use super::levels::Levels;
+use crate::archive_file::is_archive_name;
 use crate::dataset::Unlisted;
 use crate::dataset::documents::Documents;
 use crate::dataset::records::RecordBlock;
@@ -14,9 +16,13 @@ use crate::engine::pool::Pool;
 use crate::engine::{Engine, losses, records, unstored};
 use crate::error::{Error, Result, caught, logged};
 use crate::format::provenance::Ending;
+use crate::fs::system;
 use crate::stats::Summary;
 use crate::sync::Unpoisoned;
 use crate::words::{count, of_system};
+
+/// Bytes of holes in an archive that are not worth a word.
+const HOLES_UNTOLD: u64 = 64 << 20;
 
 /// A run whose shards are closed, on the way to its end.
 struct End {
@@ -285,6 +291,7 @@ impl Acquisition {
             summary.shape = self.image.shape();
             summary.notes.extend(self.note_of_early_end(&summary.shape));
             summary.levels = self.levels.summary();
+            summary.notes.extend(self.note_of_holes());
         }
         if gives_back {
             summary.notes.extend(self.note_of_former());
@@ -349,6 +356,19 @@ impl Acquisition {
             }
         };
         (!root.is_kept() && root.is_in_place()).then(|| note.to_owned())
+    }
+
+    /// What to say of an archive that is much longer than what is in it.
+    fn note_of_holes(&self) -> Option<String> {
+        let root = self.image.root();
+        let metadata = fs::metadata(root.path()).ok().filter(|_| is_archive_name(root.path()))?;
+        let (length, on_disk) = (metadata.len(), system::disk_bytes(&metadata));
+        (length / 2 > on_disk.saturating_add(HOLES_UNTOLD)).then(|| {
+            format!(
+                "the archive is {length} bytes long, of which {on_disk} are on the disk: what copies it without its \
+                 holes takes as long as for all of it, and `repack` makes one that has none"
+            )
+        })
     }
 
     /// Writes the manifest, if there is to be one. By now the dataset is what it will be, whatever becomes of this.

@@ -457,8 +457,9 @@ pub struct RecordField {
 pub struct Channel {
     /// The name that viewers show.
     pub label: String,
-    /// Red, green and blue as six hexadecimal digits.
-    #[serde(default = "white")]
+    /// Red, green and blue as six hexadecimal digits. Empty: white for the only channel, and for each of several a
+    /// colour that mixes well with the others'.
+    #[serde(default)]
     pub color: String,
     /// The pixel values that viewers show as black and as full colour. `None`: a window that holds all but the darkest
     /// and the brightest thousandth of the pixels of the channel's first 8 frames, of which those of one value say
@@ -467,6 +468,18 @@ pub struct Channel {
     pub window: Option<(f64, f64)>,
 }
 
-fn white() -> String {
-    "FFFFFF".to_owned()
+impl Channel {
+    /// The colour that viewers are told of the channel with this number, which is [`color`](Self::color) or what stands
+    /// for it.
+    ///
+    /// # Panics
+    /// If there is no such channel.
+    pub fn shown_color(channels: &[Self], number: usize) -> &str {
+        const COLORS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
+        match &channels[number].color[..] {
+            "" if channels.len() == 1 => "FFFFFF",
+            "" => COLORS[number % COLORS.len()],
+            said => said,
+        }
+    }
 }

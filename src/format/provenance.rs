@@ -70,6 +70,8 @@ pub(crate) struct Provenance {
     pub(crate) part: Option<PartMap>,
     /// Of a run that several writers write, its parts.
     pub(crate) parts: Option<Parts>,
+    /// What its writer ended with.
+    pub(crate) error: Option<String>,
 }
 
 /// Where slots stand in a shard.
@@ -109,6 +111,7 @@ struct Literally {
     level_planes: Option<LevelFrames>,
     part: Option<PartMap>,
     parts: Option<Parts>,
+    error: Option<String>,
 }
 
 fn said<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
@@ -151,6 +154,7 @@ impl Provenance {
             level_frames,
             part,
             parts: own.parts,
+            error: own.error,
         }))
     }
 }
@@ -160,7 +164,10 @@ impl Provenance {
     pub(crate) fn shortfall(&self) -> Option<String> {
         let ended = self.frames.filter(|_| self.complete || self.recovered);
         let (planned, frames) = self.planned.zip(ended).filter(|(planned, frames)| frames < planned)?;
-        Some(format!("{} of {planned} planned frames came", frames.saturating_sub(self.frames_missing)))
+        let came = frames.saturating_sub(self.frames_missing);
+        // A run that ends makes its array as long as the frames that came.
+        let rest = if self.recovered { ", and the others are the fill value in its array" } else { "" };
+        Some(format!("{came} of {planned} planned frames came{rest}"))
     }
 }
 

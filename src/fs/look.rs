@@ -94,8 +94,9 @@ fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
     }
     let len = entry.content.len;
     // Its share: what it takes itself is not told.
-    let share = u128::from(system::disk_bytes(&metadata)) * u128::from(len) / u128::from(metadata.len().max(1));
-    Ok(Some(OpenFile { file, at, len, disk_bytes: share as u64, modified, checksum }))
+    // Of an archive with holes, nobody says what part of it has none.
+    let disk_bytes = system::disk_bytes(&metadata).min(len);
+    Ok(Some(OpenFile { file, at, len, disk_bytes, modified, checksum }))
 }
 
 /// What is where a path leads in an archive, if the system finds nothing there because of one.

@@ -62,7 +62,7 @@ fn channels_match_dimension(config: &Config) -> Result<()> {
 }
 
 fn validate_channel(channel: &Channel) -> Result<()> {
-    if rgb(&channel.color).is_none() {
+    if !channel.color.is_empty() && rgb(&channel.color).is_none() {
         let reason = format!(
             "the colour of {} must be six hexadecimal digits and nothing else, two each for red, green and blue, as \
              in FF8000",
@@ -98,7 +98,10 @@ pub(crate) fn image_attributes(config: &Config, channels: &[Channel], levels: &[
     }
     let mut ome = json!({"version": config.ome, "multiscales": [multiscale]});
     if !channels.is_empty() {
-        let channels: Vec<Value> = channels.iter().map(|channel| omero(channel, config.dtype)).collect();
+        let color = |number| Channel::shown_color(channels, number).to_ascii_uppercase();
+        let shown = channels.iter().enumerate();
+        let channels: Vec<Value> =
+            shown.map(|(number, channel)| omero(channel, &color(number), config.dtype)).collect();
         ome["omero"] = json!({"channels": channels});
     }
     if let Some(label) = &config.label {
@@ -123,12 +126,12 @@ pub(crate) fn left_out(config: &Config) -> Option<String> {
     Some(format!("no OME-Zarr metadata: {why}{lost}"))
 }
 
-fn omero(channel: &Channel, dtype: Dtype) -> Value {
+fn omero(channel: &Channel, color: &str, dtype: Dtype) -> Value {
     let (lowest, highest) = range(dtype);
     let (start, end) = channel.window.unwrap_or((lowest, highest));
     json!({
         "label": channel.label,
-        "color": channel.color.to_ascii_uppercase(),
+        "color": color,
         "active": true,
         // Viewers clamp their sliders to min and max, so these must never cut into the window.
         "window": {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::units::{length_symbol, time_symbol};
 use super::{CHANNEL_ELEMENTS_MAX, rgb};
-use crate::config::{Config, Dim, DimKind};
+use crate::config::{Channel, Config, Dim, DimKind};
 use crate::dtype::Dtype;
 use crate::words::quoted;
 
@@ -50,7 +50,8 @@ fn image_xml(xml: &mut String, number: usize, name: &str, config: &Config, shape
     for channel in 0..c.min(CHANNEL_ELEMENTS_MAX) {
         let _ = write!(xml, "      <Channel ID=\"Channel:{number}:{channel}\" SamplesPerPixel=\"1\"");
         if let Some(described) = config.channels.get(channel as usize) {
-            let rgba = rgb(&described.color).unwrap_or(0x00FF_FFFF) << 8 | 0xFF;
+            let color = Channel::shown_color(&config.channels, channel as usize);
+            let rgba = rgb(color).unwrap_or(0x00FF_FFFF) << 8 | 0xFF;
             // The schema's colour is a signed 32-bit RGBA.
             let _ = write!(xml, " Name=\"{}\" Color=\"{}\"", escape(&described.label), rgba.cast_signed());
         }

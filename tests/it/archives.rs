@@ -469,3 +469,16 @@ fn an_archive_whose_writer_was_killed_is_not_damaged_by_checksums_of_open_shards
     fs::write(&changed, bytes).unwrap();
     assert_eq!(damage(&changed), [(shard(), "is not what its archive has a checksum of".to_owned())]);
 }
+
+/// Of an unlimited run, a shard's room is what it might have become.
+#[test]
+fn an_archive_that_is_mostly_holes_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, shard, is_told) in [("short.ozx", 8, false), ("long.ozx", 1 << 20, true)] {
+        let dims = vec![Dim::time(None).chunk(1).shard(shard), Dim::y(16), Dim::x(16)];
+        let run = Acquisition::create(folder.path().join(name), Config { dims, ..tiny(None, 16) }).unwrap();
+        let _ = run.append(&[1; 256]).unwrap();
+        let notes = run.finish().unwrap().notes.join("; ");
+        assert_eq!(notes.contains("`repack` makes one that has none"), is_told, "{name}: {notes}");
+    }
+}

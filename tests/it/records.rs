@@ -363,7 +363,7 @@ fn what_is_durable_has_its_record() {
         let path = path.with_file_name(name);
         let run = Acquisition::create(&path, Config { checkpoint_every, sync: true, ..tiny(None, 16) }).unwrap();
         for number in 0..10 {
-            run.append_with(&[1; 256], 16, Record::stamped(number + 7)).unwrap();
+            let _ = run.append_with(&[1; 256], 16, Record::stamped(number + 7)).unwrap();
         }
         wait_until("two shards are durable", || run.stats().frames_durable >= 8);
         let stamps: Vec<u64> = column(&path, "device_timestamp").into_iter().map(u64::from_le_bytes).collect();

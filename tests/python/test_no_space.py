@@ -257,7 +257,7 @@ RECORDS = ("frame_number", "host_timestamp")
 
 # Which write is the first that fails is a matter of chance.
 @pytest.mark.parametrize("free", range(150_000, 350_000, 25_000))
-def test_records_find_room_once_the_shards_have_given_back_what_they_reserved(on_small_disk, tmp_path, free):
+def test_records_find_room_once_the_shards_have_given_back_what_they_reserved(on_small_disk, tmp_path, command, free):
     script = f"""
         head -c $(( $(df --output=avail -B1 "$DISK" | tail -n 1) - {free} )) /dev/zero > "$DISK/other"
         code=0
@@ -275,3 +275,6 @@ def test_records_find_room_once_the_shards_have_given_back_what_they_reserved(on
     numbers, times = (zarr.open_array(tmp_path / "r.zarr/records" / name)[...] for name in RECORDS)
     came = numbers >= 0
     assert came.sum() == told["frames_written"] > 0 and (times[came] > 0).all()
+    for tool in ["info", "verify"]:
+        words = subprocess.run([command, tool, tmp_path / "r.zarr"], capture_output=True, text=True).stdout
+        assert "ended with an error" in words and "No space left on device" in words, words

@@ -397,7 +397,7 @@ unsafe fn channel(channel: &sw_channel) -> Outcome<Channel> {
         unsafe { (text(channel.label, "sw_channel.label")?, optional_text(channel.color, "sw_channel.color")?) };
     Ok(Channel {
         label: label.to_owned(),
-        color: color.unwrap_or("FFFFFF").to_owned(),
+        color: color.unwrap_or_default().to_owned(),
         window: Some(window).filter(|(low, high)| low != high),
     })
 }

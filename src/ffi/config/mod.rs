@@ -271,7 +271,8 @@ pub struct sw_dim {
 pub struct sw_channel {
     /// The name that viewers show. UTF-8.
     pub label: *const c_char,
-    /// Red, green and blue as six hexadecimal digits. Null: "FFFFFF".
+    /// Red, green and blue as six hexadecimal digits. Null: white for the only channel, and for each of several a
+    /// colour that mixes well with the others'.
     pub color: *const c_char,
     /// The pixel value that viewers show as black.
     pub window_low: f64,

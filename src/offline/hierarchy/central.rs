@@ -213,8 +213,10 @@ impl CentralMetadata {
             arrays if arrays.iter().any(|name| name == "0") => Ok("0".to_owned()),
             [] => Err(Error::not_found(&self.root, "is a group; there is nothing in it")),
             arrays => {
-                let names: Vec<_> = arrays.iter().take(NAMES_MAX).map(String::as_str).collect();
-                Err(Error::not_found(&self.root, format!("is a group; arrays in it: {}", names.join(", "))))
+                let named = arrays.iter().take(NAMES_MAX);
+                let paths: Vec<_> = named.map(|name| self.root.join(name).display().to_string()).collect();
+                let reason = format!("is a group and no image; name an array in it: {}", paths.join(", "));
+                Err(Error::not_found(&self.root, reason))
             }
         }
     }

@@ -103,7 +103,7 @@ impl Array {
         }
         let ome = ome_of(path)?.unwrap_or_default();
         let Some(dataset) = first_path(&ome) else {
-            let reason = several(path, &ome).unwrap_or_else(|| format!("is a group; {}", children(path)));
+            let reason = several(path, &ome).unwrap_or_else(|| children(path));
             return Err(Error::not_found(path, reason));
         };
         // A document must not lead out of its dataset.
@@ -155,7 +155,7 @@ fn fields(path: &Path, plate: &Value) -> Option<Vec<String>> {
     Some(listed(&plate["wells"])?.into_iter().flat_map(of_well).take(IMAGES_MAX + 1).collect())
 }
 
-/// The nodes below a group, for an error message.
+/// That a group is no image, and what is below it, for an error message.
 fn children(path: &Path) -> String {
     let entries = look::list(path).unwrap_or_default().into_iter();
     let mut names: Vec<_> = entries
@@ -167,8 +167,11 @@ fn children(path: &Path) -> String {
     let (arrays, groups): (Vec<_>, Vec<_>) =
         names.into_iter().partition(|name| !matches!(Array::open_exactly(&path.join(name)), Ok(None)));
     match (arrays.is_empty(), groups.is_empty()) {
-        (false, _) => format!("arrays in it: {}", arrays.join(", ")),
-        (true, false) => format!("it holds no array, but these: {}", groups.join(", ")),
-        (true, true) => "there is nothing in it".to_owned(),
+        (false, _) => {
+            let paths: Vec<_> = arrays.iter().map(|name| path.join(name).display().to_string()).collect();
+            format!("is a group and no image; name an array in it: {}", paths.join(", "))
+        }
+        (true, false) => format!("is a group; it holds no array, but these: {}", groups.join(", ")),
+        (true, true) => "is a group; there is nothing in it".to_owned(),
     }
 }

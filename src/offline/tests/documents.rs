@@ -88,7 +88,7 @@ fn what_is_no_array_is_named() {
     assert!(message().contains("is a group; there is nothing in it"));
     put(path, "raw/zarr.json", plain().to_string());
     put(path, "labels/zarr.json", json!({"zarr_format": 3, "node_type": "group"}).to_string());
-    assert!(message().contains("is a group; arrays in it: raw"));
+    assert!(message().contains("is a group and no image; name an array in it: "));
     assert!(Array::open(path.join("zarr.json")).expect_err("a file").to_string().contains("is a file"));
     assert!(Array::open(path.join("nowhere")).expect_err("nothing").to_string().contains("nowhere"));
 }

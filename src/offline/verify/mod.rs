@@ -35,7 +35,7 @@ use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::recover::refuse_begun;
 use crate::offline::unfinished_parts::{refuse_unfinished_parts, unfinished};
 use crate::sync::Unpoisoned;
-use crate::words::{HAS, IS, count, count_that, of_number};
+use crate::words::{HAS, IS, count, count_that, of_number, quoted};
 use books::Books;
 use check::{Check, CheckedImage, Findings, reason};
 pub use check::{Finding, Severity};
@@ -262,7 +262,11 @@ impl<'a> CheckRun<'a> {
         } else if let Some(parts) = own.parts.filter(|_| !own.complete) {
             self.check.note(group, unfinished(parts));
         } else if !own.complete {
-            self.check.note(group, "is not complete: its writer was stopped or had an error; see recover");
+            let why = own.error.as_deref().map_or_else(
+                || "was stopped or had an error".to_owned(),
+                |error| format!("ended with an error, {}", quoted(error)),
+            );
+            self.check.note(group, format!("is not complete: its writer {why}; see recover"));
         }
         if let Some(short) = own.shortfall() {
             self.check.note(group, short);

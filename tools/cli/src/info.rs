@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table};
 use serde_json::Value;
 use shardwright::Channel;
 use shardwright::offline::{self, ArrayDescription, Axis, Description};
+use shardwright::words::quoted;
 
 use crate::args::{InfoArgs, ReportArgs};
 use crate::console::say;
@@ -40,14 +41,22 @@ fn to_text(description: &Description) -> String {
     };
     let has_lost = description.arrays.iter().any(|array| array.lost.is_some());
     let is_recovered = description.attributes.pointer("/shardwright/recovered") == Some(&Value::Bool(true));
+    let error = description.attributes.pointer("/shardwright/error").and_then(Value::as_str);
     let state = match description.complete {
-        Some(true) if has_lost => ", finished by its writer, but chunks are lost",
-        Some(true) => ", complete",
+        Some(true) if has_lost => ", finished by its writer, but chunks are lost".to_owned(),
+        Some(true) => ", complete".to_owned(),
         Some(false) if is_recovered => {
-            ", not complete: its writer was stopped, or it was damaged; it holds what was saved"
+            let why = error.map_or_else(
+                || "its writer was stopped, or it was damaged".to_owned(),
+                |error| format!("its writer ended with an error, {}", quoted(error)),
+            );
+            format!(", not complete: {why}; it holds what was saved")
         }
-        Some(false) => ", not complete: it is being written, or its writer was stopped",
-        None => "",
+        Some(false) => match error {
+            Some(error) => format!(", not complete: its writer ended with an error, {}", quoted(error)),
+            None => ", not complete: it is being written, or its writer was stopped".to_owned(),
+        },
+        None => String::new(),
     };
     writeln!(text, "{kind}{state}").expect("a string takes it");
     let (images, flat): (Vec<_>, Vec<_>) = description.arrays.iter().partition(|array| array.shape.len() > 1);
@@ -115,7 +124,7 @@ fn image_rows(array: &ArrayDescription) -> Vec<[String; 2]> {
 }
 
 /// Whether an array is named as one of the records of frames.
-fn is_record(path: &str) -> bool {
+pub(crate) fn is_record(path: &str) -> bool {
     path.rsplit('/').nth(1) == Some("records")
 }
 

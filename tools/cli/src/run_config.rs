@@ -208,15 +208,10 @@ fn last<'a>(
     Ok(dims[skipped..].iter_mut().zip(sizes))
 }
 
-/// Where the recording says no colour, one channel is shown white, several in colours that mix well.
+/// With colours, also where the recording says none.
 fn channels(said: &[Channel]) -> Vec<Channel> {
-    const COLORS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
-    let color = |index: usize| if said.len() == 1 { "FFFFFF" } else { COLORS[index % COLORS.len()] };
-    let channel = |(index, channel): (usize, &Channel)| match channel.color.is_empty() {
-        true => Channel { color: color(index).to_owned(), ..channel.clone() },
-        false => channel.clone(),
-    };
-    said.iter().enumerate().map(channel).collect()
+    let color = |number| Channel::shown_color(said, number).to_owned();
+    said.iter().enumerate().map(|(number, channel)| Channel { color: color(number), ..channel.clone() }).collect()
 }
 
 /// What to say of colours that the recording does not have.

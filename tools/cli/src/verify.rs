@@ -8,6 +8,7 @@ use shardwright::words::{HAS, IS, count, count_that, of_number};
 use crate::args::VerifyArgs;
 use crate::console::say;
 use crate::failure::{Failure, exit, name_options};
+use crate::info::is_record;
 use crate::report::{decimal, table};
 use crate::{interrupt, meter};
 
@@ -64,15 +65,19 @@ pub(crate) fn to_text(verification: &Verification) -> String {
     }
     let chunks: u64 = verification.arrays.iter().map(|array| array.chunks).sum();
     let bare = verification.without_checksum();
+    let of_pixels = verification.arrays.iter().filter(|array| !is_record(&array.path));
+    let bare_pixels: u64 = of_pixels.map(|array| array.without_checksum).sum();
     line(match (verification.damage, verification.unchecked) {
         (0, 0) if bare == 0 => format!("sound: all {} what was written", count_that(chunks, "chunk", IS)),
         (0, 0) if chunks == 1 => {
             "sound: its one chunk decodes; it has no checksum, so changed pixels would not be found".to_owned()
         }
         (0, 0) => format!(
-            "sound: all {}; {bare} of them {} no checksum, so changed pixels would not be found",
+            "sound: all {}; {bare} of them{} {} no checksum, so changed {} would not be found",
             count_that(chunks, "chunk", ["decodes", "decode"]),
-            of_number(&bare, HAS)
+            if bare_pixels == 0 { ", all of records," } else { "" },
+            of_number(&bare, HAS),
+            if bare_pixels == 0 { "records" } else { "pixels" }
         ),
         (0, unchecked) => format!("not checked: {} of what is not read here", count_that(unchecked, "finding", IS)),
         (damage, _) => format!("damaged: {}", count(damage, "finding")),

@@ -38,6 +38,8 @@ Loop = Callable[[Path, int, int], float]
 RIVAL_CASES = ((64, 1_000_000), (512, 4_000), (2048, 256))
 #: What it is asked for: a codec, and whether levels of half the size are made of frames that are large enough.
 RIVAL_WAYS = (("none", False), ("blosc-lz4", False), ("blosc-zstd", False), ("none", True), ("blosc-zstd", True))
+#: A ring for runs of two gigabytes, of which the usual one takes a good part to make.
+RIVAL_RING_BYTES = 1 << 28
 #: Bytes of a chunk, and of what a bare program writes at a time.
 CHUNK_BYTES = 1 << 19
 
@@ -52,17 +54,17 @@ def images(edge: int) -> np.ndarray:
     return np.random.default_rng(1).integers(0, 4096, (64, edge, edge), dtype="u2")
 
 
-def one_by_one(path: Path, edge: int, frames: int) -> float:
+def one_by_one(path: Path, edge: int, frames: int, **more: Any) -> float:
     stack, start = images(edge), time.perf_counter()
-    with sw.create(path, config(edge)) as acq:
+    with sw.create(path, config(edge, **more)) as acq:
         for number in range(frames):
             acq.append(stack[number % 64])
     return time.perf_counter() - start
 
 
-def stacks(path: Path, edge: int, frames: int) -> float:
+def stacks(path: Path, edge: int, frames: int, **more: Any) -> float:
     stack, start = images(edge), time.perf_counter()
-    with sw.create(path, config(edge)) as acq:
+    with sw.create(path, config(edge, **more)) as acq:
         for _ in range(frames // 64):
             acq.append(stack)
     return time.perf_counter() - start
@@ -86,7 +88,7 @@ def bare(copies: bool) -> Loop:
 
     def run(path: Path, edge: int, frames: int) -> float:
         cores, pixels = len(os.sched_getaffinity(0)), images(edge).reshape(-1).view("u1")[:CHUNK_BYTES]
-        rings = [np.ones((1 << 30) // cores, dtype="u1") for _ in range(cores if copies else 0)]
+        rings = [np.ones(RIVAL_RING_BYTES // cores, dtype="u1") for _ in range(cores if copies else 0)]
         path.mkdir()
 
         def write(number: int) -> None:
@@ -195,7 +197,9 @@ def beside_acquire_zarr(args: argparse.Namespace) -> None:
             runs = {f"acquire-zarr {count}": stream("acquire_zarr", codec, levels, count) for count in threads}
             runs["ours"] = stream("shardwright.acquire_zarr", codec, levels, 0)
             if codec == "none" and not levels:
-                runs |= {"append": one_by_one, "stacks": stacks, "copies and writes": bare(True), "writes": bare(False)}
+                short = {"ring_bytes": RIVAL_RING_BYTES}
+                runs |= {"append": functools.partial(one_by_one, **short), "stacks": functools.partial(stacks, **short)}
+                runs |= {"copies and writes": bare(True), "writes": bare(False)}
             rates = in_turns(runs, args, edge, frames)
             best = max(rate for of, found in rates.items() if of.startswith("acquire-zarr") for rate in found)
             told = {of: statistics.median(found) / best for of, found in rates.items() if not of.startswith("acq")}

@@ -123,15 +123,16 @@ class Channel:
     ----------
     label : str
         The name.
-    color : str
-        Red, green and blue as six hexadecimal digits.
+    color : str, optional
+        Red, green and blue as six hexadecimal digits. By default white for the only channel, and for each of several a
+        colour that mixes well with the others'.
     window : (float, float), optional
         The values that are shown as black and as full colour. By default, what nearly all pixels of the channel's first
         8 frames lie in, or, in a red, green and blue image of bytes, the whole range of the type.
     """
 
     label: str
-    color: str = "FFFFFF"
+    color: str = ""
     window: tuple[float, float] | None = None
 
     def _document(self) -> dict[str, Any]:

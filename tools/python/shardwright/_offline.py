@@ -199,9 +199,24 @@ class StoredArray(_core.StoredArray):
         return np.dtype(f"V{int(name[1:]) // 8}") if name[0] == "r" and name[1:].isdigit() else np.dtype(name)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each dimension."""
+        return tuple(self._shape)
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        """Elements of a chunk along each dimension."""
+        return tuple(self._chunk_shape)
+
+    @property
+    def shard_shape(self) -> tuple[int, ...] | None:
+        """Elements of a shard along each dimension; ``None``: there are no shards."""
+        return None if self._shard_shape is None else tuple(self._shard_shape)
+
+    @property
     def ndim(self) -> int:
         """Dimensions."""
-        return len(self.shape)
+        return len(self._shape)
 
     @property
     def size(self) -> int:

@@ -24,7 +24,7 @@ impl StoredArray {
     }
 
     #[getter]
-    fn shape(&self) -> Vec<u64> {
+    fn _shape(&self) -> Vec<u64> {
         self.array.shape().to_vec()
     }
 
@@ -40,12 +40,12 @@ impl StoredArray {
     }
 
     #[getter]
-    fn chunk_shape(&self) -> Vec<u64> {
+    fn _chunk_shape(&self) -> Vec<u64> {
         self.array.chunk_shape().to_vec()
     }
 
     #[getter]
-    fn shard_shape(&self) -> Option<Vec<u64>> {
+    fn _shard_shape(&self) -> Option<Vec<u64>> {
         self.array.shard_shape().map(<[_]>::to_vec)
     }
 

@@ -27,9 +27,8 @@ import shardwright as sw
 from shardwright import _acquisition, _progress
 
 FRAME = (16, 24)
-#: Seconds after which a thread hangs.
+#: Seconds after which a thread hangs, and what a whole run does more of the same.
 HANGS = 60.0
-#: How often a race is tried again: a quick run tries less.
 TIMES = 1 if "SHARDWRIGHT_QUICK" in os.environ else 4
 
 

@@ -146,7 +146,7 @@ pub(crate) struct PaceArgs {
     pub(crate) wait: bool,
     /// Frames per second, which also become the time scale where each frame is a time point and nothing else says how
     /// far these are apart, or `max` [default: the camera's own, else max]
-    #[arg(long, value_name = "FPS|max")]
+    #[arg(long, value_name = "FPS|max", allow_hyphen_values = true)]
     pub(crate) rate: Option<Rate>,
     /// What happens to a frame when the ring is full: wait, lose it, or stop
     #[arg(long, value_name = "POLICY", default_value = "block", value_parser = one_of(RingFull::ALL, RingFull::name))]
@@ -248,7 +248,7 @@ pub(crate) struct RunArgs {
     /// (scales, units, channels, names), and no attributes of this writer, without which `recover` restores nothing
     #[arg(long, conflicts_with = "manifest")]
     pub(crate) bare: bool,
-    /// The version of OME-Zarr's metadata
+    /// The version of OME-Zarr's metadata; `repack --ome 0.4` makes those of 0.4 afterwards
     #[arg(long, value_name = "VERSION", default_value = "0.5")]
     #[arg(value_parser = one_of(&[OmeVersion::V0_5, OmeVersion::V0_6], OmeVersion::name))]
     pub(crate) ome: OmeVersion,

@@ -29,6 +29,9 @@ fn refuse_options(args: &RecordingArgs, refused: &[&str], what: &str) -> Result<
     ];
     let given = OF_RAW_FILES.iter().zip(given).filter(|(option, given)| *given && refused.contains(option));
     match given.map(|(option, _)| option).next() {
+        Some(&"--axes") => {
+            Err(Failure::Usage(format!("--axes is for what does not name its dimensions itself, as {what} does")))
+        }
         Some(option) => Err(Failure::Usage(format!("{option} belongs to raw files; {what} says this itself"))),
         None => Ok(()),
     }

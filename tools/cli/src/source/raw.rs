@@ -95,10 +95,10 @@ impl Raw {
     pub(crate) fn open(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
         let format = args.pixel_format.unwrap_or_default();
         let is_packed = !matches!(format, PixelFormat::Plain | PixelFormat::BigEndian);
-        let dtype = args
-            .dtype
-            .or(is_packed.then_some(Dtype::U16))
-            .ok_or_else(|| Failure::Usage("a raw file needs --dtype beside --shape, such as uint16".into()))?;
+        let dtype = args.dtype.or(is_packed.then_some(Dtype::U16)).ok_or_else(|| {
+            let why = "a raw file needs --dtype beside --shape, such as uint16; other files go without --shape";
+            Failure::Usage(why.into())
+        })?;
         let (mut recording, samples) = describe(&args.shape, &args.axes, dtype, "--shape")?;
         if is_packed && samples > 1 {
             let why = format!("--pixel-format {format} has one sample a pixel, but the last of --axes is the channel");
