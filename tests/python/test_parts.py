@@ -48,10 +48,14 @@ def test_bands_of_the_frame_are_told(tool, told, config, tmp_path):
 def test_what_can_not_be_created_is_refused(tool, config, tmp_path):
     run = tmp_path / "run.ome.zarr"
     said = tool("create", run, "--config", config, "--parts", "5", "--by", "frame", code=2)
-    assert "--parts 0 of 5 by frame: " in said and "at most 4 parts are possible" in said
+    assert "error: 5 parts by frame: " in said and "at most 4 parts are possible" in said
+    assert "--shard" not in said and "(`dims[..].shard` of the configuration) give more" in said
     assert "at most 10 parts are possible" in tool("create", run, "--config", config, "--parts", "11", code=2)
     config.write_text(json.dumps(CONFIG | {"dims_": []}))
     assert "unknown field `dims_`" in tool("create", run, "--config", config, "--parts", "2", code=2)
+    config.write_text(json.dumps(CONFIG | {"dtype": "u2"}))
+    said = tool("create", run, "--config", config, "--parts", "2", code=2)
+    assert '"u2" is numpy\'s short name, and "uint16" is the one of a file' in said
     assert "can't read" in tool("create", run, "--config", tmp_path / "none.json", "--parts", "2", code=3)
     assert not run.exists()
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use shardwright::offline::{FinishParts, FinishPartsOptions, PartFinished, PartState, PartsFinished};
 use shardwright::words::count;
-use shardwright::{Config, PartBy};
+use shardwright::{Config, Error, PartBy};
 
 use crate::args::{CreateArgs, FinishArgs};
 use crate::console::{say, tell_notes};
@@ -20,7 +20,8 @@ pub(crate) fn create(args: &CreateArgs) -> Result<u8, Failure> {
     refuse_unusable(&args.path)?;
     let config = configuration(&args.config)?;
     let config = Config { overwrite: args.overwrite || config.overwrite, ..config };
-    let regions = shardwright::create_parts(&args.path, config, args.parts, args.by)?;
+    let regions = shardwright::create_parts(&args.path, config, args.parts, args.by);
+    let regions = regions.map_err(|error| of_fields(error, args))?;
     if args.report.json {
         let parts = regions.iter().enumerate().map(|(index, [rows, columns])| {
             json!({"index": index, "rows": [rows.start, rows.end], "columns": [columns.start, columns.end]})
@@ -43,6 +44,39 @@ pub(crate) fn create(args: &CreateArgs) -> Result<u8, Failure> {
     Ok(exit::FINE)
 }
 
+/// What can't be in a configuration: this command has no options for its fields.
+fn of_fields(error: Error, args: &CreateArgs) -> Failure {
+    match error {
+        Error::Config { field: "part", reason, .. } => {
+            let reason = reason.replace("the option `dims.shard`", "`dims[..].shard` of the configuration");
+            Failure::Usage(format!("{} by {}: {reason}", count(args.parts, "part"), args.by))
+        }
+        Error::Config { .. } => Failure::Usage(format!("--config {}: {error}", args.config.display())),
+        error => error.into(),
+    }
+}
+
+/// Names of numpy that the Python package takes, and what they are called in a file.
+const OF_NUMPY: [(&str, &str); 8] = [
+    ("u1", "uint8"),
+    ("i1", "int8"),
+    ("u2", "uint16"),
+    ("i2", "int16"),
+    ("u4", "uint32"),
+    ("i4", "int32"),
+    ("f4", "float32"),
+    ("f8", "float64"),
+];
+
+/// Of a name of numpy's, which one is meant.
+fn with_right_name(reason: &str) -> String {
+    let is_it = |(theirs, _): &&(&str, &str)| reason.contains(&format!("unknown variant `{theirs}`"));
+    OF_NUMPY.iter().find(is_it).map_or_else(
+        || reason.to_owned(),
+        |(theirs, ours)| format!("{theirs:?} is numpy's short name, and {ours:?} is the one of a file: {reason}"),
+    )
+}
+
 /// What a file says: TOML if that is how its name ends, and else JSON.
 fn configuration(path: &Path) -> Result<Config, Failure> {
     let text = fs::read_to_string(path).map_err(|error| Failure::io("read", path, &error))?;
@@ -51,7 +85,9 @@ fn configuration(path: &Path) -> Result<Config, Failure> {
         true => ("TOML", Config::from_toml(&text)),
         false => ("JSON", serde_json::from_str(&text).map_err(|error| error.to_string())),
     };
-    config.map_err(|reason| Failure::Usage(format!("--config {}, read as {form}: {reason}", path.display())))
+    config.map_err(|reason| {
+        Failure::Usage(format!("--config {}, read as {form}: {}", path.display(), with_right_name(&reason)))
+    })
 }
 
 /// Finishes a run and returns the exit code.
