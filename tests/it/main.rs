@@ -81,6 +81,7 @@ mod store;
 mod strange_calls;
 mod tasks;
 mod tasks_answers;
+mod tasks_changed;
 mod tasks_pyramid;
 mod threads;
 mod torn_indexes;

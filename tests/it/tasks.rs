@@ -10,7 +10,7 @@ use shardwright::offline::{
     Array, FinishTasks, Repack, RepackOptions, RunTasks, Sharding, TaskName, TaskOptions, TaskOutcome, TaskPlan,
     TasksSummary,
 };
-use shardwright::{Codec, Compressor, Error, OmeVersion};
+use shardwright::{Codec, Compressor, Error, ErrorKind, OmeVersion};
 
 use crate::common::stopped::files;
 use crate::common::{checked, movie, movie_config};
@@ -18,17 +18,17 @@ use crate::common::{checked, movie, movie_config};
 /// A hidden file that says of what a dataset was made; no two calls leave the same.
 const RECEIPT: &str = ".shardwright.repack.json";
 
-fn zstd() -> RepackOptions {
+pub(crate) fn zstd() -> RepackOptions {
     let codec = Some(Codec::from(Compressor::Zstd { level: 1 }));
     RepackOptions { codec, sync: false, workers: 2, ..RepackOptions::default() }
 }
 
 /// A dataset of eight shards.
-fn dataset(folder: &Path) -> PathBuf {
+pub(crate) fn dataset(folder: &Path) -> PathBuf {
     movie(folder, &movie_config())
 }
 
-fn plan(run: &Path, out: &Path, options: &RepackOptions) -> PathBuf {
+pub(crate) fn plan(run: &Path, out: &Path, options: &RepackOptions) -> PathBuf {
     write(&TaskPlan::repack(run, out, options).unwrap(), &out.with_extension("jsonl"))
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn runner(tasks: &Path) -> RunTasks {
     RunTasks::open(tasks, &TaskOptions::default()).unwrap()
 }
 
-fn run_all(tasks: &Path) {
+pub(crate) fn run_all(tasks: &Path) {
     let run = runner(tasks);
     // The last first: no task needs another.
     (0..run.tasks()).rev().for_each(|index| drop(run.run(TaskName::Index(index)).unwrap()));
@@ -234,11 +234,15 @@ fn the_end_names_the_tasks_whose_shards_are_missing_or_not_what_was_made() {
     let touched = fs::read(made(3)).unwrap();
     fs::write(made(3), touched).unwrap();
     let missing = summary.missing_tasks.unwrap();
-    let error = FinishTasks::new(&missing, 1).unwrap_err().to_string();
-    assert!(error.contains("finish the file of the whole plan"), "{error}");
+    let alone = folder.path().join("elsewhere");
+    fs::create_dir(&alone).unwrap();
+    fs::copy(&missing, alone.join("tasks.missing.jsonl")).unwrap();
+    let error = FinishTasks::new(alone.join("tasks.missing.jsonl"), 1).unwrap_err().to_string();
+    assert!(error.contains("finish the whole plan's") && error.contains("not there"), "{error}");
     run_all(&missing);
-    let summary = finish(&tasks);
-    assert_eq!(summary.missing, 0);
+    // The end of those that were missing is the end of all.
+    let summary = finish(&missing);
+    assert_eq!((summary.missing, summary.shards), (0, ids.len() as u64));
     assert!(!missing.exists());
     let plain = folder.path().join("plain.zarr");
     Repack::new(&run, Some(&plain), &zstd()).unwrap().run().unwrap();
@@ -288,13 +292,6 @@ fn a_file_of_tasks_is_input() {
         let all = run.and_then(|run| (0..run.tasks()).try_for_each(|index| run.run(TaskName::Index(index)).map(drop)));
         assert!(all.is_err(), "{len}");
     }
-    // Whole lines that are missing are seen at the end.
-    let text = String::from_utf8(text).unwrap();
-    let fewer: String = text.lines().take(lines.len() - 1).map(|line| format!("{line}\n")).collect();
-    fs::write(&cut, fewer).unwrap();
-    run_all(&tasks);
-    let error = FinishTasks::new(&cut, 1).unwrap().run().unwrap_err();
-    assert!(error.to_string().contains("cut off"), "{error}");
     assert!(!out.exists());
 }
 
@@ -309,12 +306,26 @@ fn what_another_plan_or_a_repack_makes_in_that_place_is_left_alone() {
     let plan = TaskPlan::repack(&run, &out, &other_options).unwrap();
     plan.write(&mut fs::File::create(&other).unwrap()).unwrap();
     drop(plan);
-    let error = runner(&other).run(TaskName::Index(0)).unwrap_err();
-    assert!(matches!(error, Error::Exists { .. }), "{error}");
-    let error = FinishTasks::new(&other, 1).unwrap().run().unwrap_err();
-    assert!(matches!(error, Error::Conflict { .. }), "{error}");
-    let error = Repack::new(&run, Some(&out), &zstd()).and_then(|repack| repack.run()).unwrap_err();
-    assert!(matches!(error, Error::Exists { .. }), "{error}");
+    // One sentence, before any task is run.
+    let how = format!("({}): `finish` that, or remove the folder to give it up", tasks.display());
+    let refused = [
+        RunTasks::open(&other, &TaskOptions::default()).unwrap_err(),
+        FinishTasks::new(&other, 1).unwrap().run().unwrap_err(),
+        Repack::new(&run, Some(&out), &zstd()).and_then(|repack| repack.run()).unwrap_err(),
+    ];
+    for error in refused {
+        let told = error.to_string();
+        assert!(matches!(error, Error::Conflict { .. }) && told.contains("holds shards of a"), "{told}");
+        assert!(told.contains(lines(&tasks)[0]["id"].as_str().unwrap()) && told.ends_with(&how), "{told}");
+    }
+    let notes = TaskPlan::repack(&run, &out, &other_options).unwrap().notes().unwrap();
+    assert!(notes.iter().any(|note| note.ends_with(&how)), "{notes:?}");
+    // Where the old plan was written over, it can only be given up.
+    let text = fs::read(&tasks).unwrap();
+    fs::copy(&other, &tasks).unwrap();
+    let told = RunTasks::open(&tasks, &TaskOptions::default()).unwrap_err().to_string();
+    assert!(told.ends_with("which has gone or is another by now): remove the folder to give it up"), "{told}");
+    fs::write(&tasks, text).unwrap();
     run_all(&tasks);
     assert_eq!(finish(&tasks).missing, 0);
 }
@@ -366,14 +377,17 @@ fn where_the_result_is_being_made_neither_tasks_nor_another_repack_work() {
     // As a call leaves it that was killed before the end.
     let staging = folder.path().join(".out.zarr.repack");
     fs::write(staging.join("journal.json"), r#"{"version": 1, "synced": false, "arrays": {}}"#).unwrap();
-    let error = runner(&tasks).run(TaskName::Index(0)).unwrap_err();
-    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    // What is done is done, and takes no lock.
+    let receipt = runner(&tasks).run(TaskName::Index(0)).unwrap();
+    assert_eq!((receipt.outcome, receipt.bytes > 0), (TaskOutcome::Found, true));
     let other = RepackOptions { codec: Some(Codec::from(Compressor::Zstd { level: 3 })), ..zstd() };
     let error = Repack::new(&run, Some(&out), &other).and_then(|repack| repack.run()).unwrap_err();
-    assert!(matches!(error, Error::Exists { .. }), "{error}");
+    assert!(matches!(error, Error::Conflict { .. }), "{error}");
     // A shard that has gone since can be made again once the end has said so.
     let id = tasks_of(&tasks)[1]["id"].as_str().unwrap().to_owned();
     fs::remove_file(staging.join("tree").join(&id)).unwrap();
+    let error = runner(&tasks).run(TaskName::Id(&id)).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.to_string().contains("`finish` has begun"), "{error}");
     assert_eq!(finish(&tasks).missing_ids, std::slice::from_ref(&id));
     runner(&tasks).run(TaskName::Id(&id)).unwrap();
     assert_eq!(finish(&tasks).missing, 0);

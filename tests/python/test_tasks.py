@@ -149,6 +149,7 @@ def test_a_check_by_tasks_tells_what_verify_tells(command, tool, told, plan, tmp
         for expected, tell in ((told("verify", data, code=code), told), (tool("verify", data, code=code), tool)):
             planned(command, tasks, "verify", data)
             assert told("finish", tasks, code=1)["missing"] == FRAMES
+            assert f"{FRAMES} of {FRAMES} shards are not read yet" in tool("finish", tasks, code=1)
             assert tool("run-task", tasks, "--range", f"0:{FRAMES}").count(": read\n") == FRAMES
             found = tell("finish", tasks, code=code)
             assert ({key: found[key] for key in expected} if tell is told else found) == expected
@@ -184,3 +185,38 @@ def test_manifests_and_levels_by_tasks(command, tool, told, tmp_path):
     assert contents(image) == contents(plain)
     assert "nothing to do" in tool("finish", tasks)
     assert "exists" in tool("plan", "pyramid", image, "--levels", "1", code=1)
+
+
+def test_shards_of_another_plan_are_named_once_and_given_up_by_hand(command, plan, tmp_path):
+    def called(*words):
+        done = subprocess.run([command, *words], capture_output=True, text=True)
+        return done.returncode, done.stderr.splitlines()
+
+    old = plan.rename(tmp_path / "old.jsonl")
+    assert called("run-task", old, "--index", "0") == (0, [])
+    os.utime(tmp_path / "a.zarr/c/5/0/0")
+    words = ["repack", tmp_path / "a.zarr", tmp_path / "o.zarr", *CODEC]
+    planned(command, plan, *words)
+    folder = tmp_path / ".o.zarr.repack"
+    for call in (["run-task", plan, "--range", f"0:{FRAMES}"], ["finish", plan]):
+        code, (said,) = called(*call)
+        assert code == 3 and said.startswith(f"error: {folder}: holds shards of another plan, "), said
+        assert said.endswith(f"({old}): `finish` that, or remove the folder to give it up"), said
+    assert any(str(folder) in line for line in called("plan", *words)[1])
+    old.unlink()
+    code, (said,) = called("run-task", plan, "--index", "0")
+    assert code == 3 and said.endswith("has gone or is another by now): remove the folder to give it up"), said
+    shutil.rmtree(folder)
+    assert called("run-task", plan, "--range", f"0:{FRAMES}") == (0, [])
+    assert called("finish", plan) == (0, [])
+
+
+def test_a_plan_makes_nothing_and_is_not_written_into_its_dataset(command, plan, tmp_path):
+    within = tmp_path / "a.zarr/tasks.jsonl"
+    for words in (["repack", tmp_path / "a.zarr", tmp_path / "x/y/o.zarr"], ["verify", tmp_path / "a.zarr"]):
+        with within.open("w") as file:
+            done = subprocess.run([command, "plan", *words], stdout=file, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 3 and f"{within}: lies in {tmp_path / 'a.zarr'}" in done.stderr, done
+        assert within.read_text() == ""
+        within.unlink()
+    assert not (tmp_path / "x").exists()

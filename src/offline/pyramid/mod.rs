@@ -192,10 +192,8 @@ impl Pyramid {
     pub fn run(&self) -> Result<PyramidSummary> {
         self.counters.begin_only_run("Pyramid", &self.publication.image.root)?;
         let _lock = self.lock.lock().unpoisoned().take();
-        let staging = &self.publication.staging;
-        if let (false, Some(plan)) = (self.earlier.made, Staging::plan(staging)?) {
-            let reason = format!("holds the shards of the plan {plan}; finish or remove that first");
-            return Err(Error::conflict(staging, reason));
+        if !self.earlier.made {
+            Staging::refuse_plan(&self.publication.staging, None)?;
         }
         self.work(&|| self.make()).map_err(|error| space::how_to_go_on(error, Some(&self.publication.staging)))
     }

@@ -262,7 +262,7 @@ impl Repack {
         if let Some(done) = self.done {
             return self.summary_of(done);
         }
-        Staging::refuse_plan(&self.staging)?;
+        Staging::refuse_plan(&self.staging, None)?;
         let staged = self.out.is_some() || self.plan.rebuilt().next().is_some();
         if self.options.space == SpaceCheck::Estimated {
             space::SpaceNeeds {
@@ -358,7 +358,7 @@ impl Repack {
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
-        Staging::refuse_plan(&self.staging)?;
+        Staging::refuse_plan(&self.staging, None)?;
         let summary = Mutex::new(self.new_summary());
         let made = |job, outcome| self.count(job, outcome, &mut summary.lock().unpoisoned());
         self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;

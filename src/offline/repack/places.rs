@@ -1,6 +1,5 @@
 //! The paths of a call: what is repacked, and where the result goes.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::change::Change;
@@ -44,15 +43,8 @@ pub(super) fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()>
     }
     refuse_within_array("out", out)?;
     refuse_archive_folder("out", out)?;
-    match out.parent() {
-        Some(parent) if !parent.is_dir() => {
-            fs::create_dir_all(parent).map_err(|error| match parent.ancestors().any(Path::is_file) {
-                true => refuse_file(out),
-                false => Error::io("create", parent, error),
-            })
-        }
-        _ => Ok(()),
-    }
+    // The folders above are made by who makes the first file.
+    if out.ancestors().skip(1).any(Path::is_file) { Err(refuse_file(out)) } else { Ok(()) }
 }
 
 /// Refuses to change in place what a link out of the dataset leads to. `in_place`: file by file.

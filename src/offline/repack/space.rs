@@ -30,7 +30,7 @@ pub(super) struct SpaceNeeds<'a> {
 impl SpaceNeeds<'_> {
     /// Fails as on a full disk when the estimate says that there is no room for what is still to be made.
     pub(super) fn check(&self) -> Result<()> {
-        let place = self.result.parent().unwrap_or(self.result);
+        let place = self.result.ancestors().skip(1).find(|above| above.is_dir()).unwrap_or(self.result);
         let free = File::open(place).and_then(|folder| system::free_bytes(&folder));
         let Some(free) = free.map_err(|error| Error::io("look at", place, error))? else { return Ok(()) };
         let needed = self.bytes()?;

@@ -3,14 +3,15 @@
 //! ```text
 //! .run.ome.zarr.repack/       hidden, beside the dataset that it will be or be part of
 //!     journal.json            what it shall become, of what: by this a later call knows whether it may go on here
-//!     plan.json, receipts/    only where tasks make the shards: which plan's they are, and what they have made
+//!     plan.json, receipts/    only where tasks make the shards: which plan's they are, in which file that is, and what
+//!                             they have made
 //!     empty/0/c/…             the same, of levels: shards that hold nothing, which the next level need not wait for
 //!     tree/0/c/…              finished shards under their own names, the ones in the making as .name.partial
 //!     tree/…                  at the end: everything else, documents last
 //! ```
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -83,23 +84,26 @@ impl Staging {
         Ok(staging)
     }
 
-    /// Lets a task of the plan `id` work in the folder, which needs no lock: others do the same at the same time.
+    /// Lets a task of the plan `id`, in the file `tasks`, work in the folder, which needs no lock: others do the same
+    /// at the same time. Says whether it may: not once the end of all has begun, which takes no more.
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] when it is another plan's or another call's.
-    pub(in crate::offline) fn join(path: &Path, id: &str) -> Result<()> {
-        check_own(path)?;
-        // Of a call that makes the result of what is there, or of another one: neither wants more.
+    /// [`Error::Conflict`] when it is another plan's or another call's, [`Error::Exists`] when it is somebody else's.
+    pub(in crate::offline) fn join(path: &Path, id: &str, tasks: &Path) -> Result<bool> {
+        Self::refuse_plan(path, Some(id))?;
         let is_closed = || path.join(JOURNAL).exists();
-        if is_closed() {
-            return Err(Error::Locked { path: path.to_path_buf() });
+        let is_joined = Self::plan(path)?.is_some();
+        if is_closed() && !is_joined {
+            let reason = "holds what one call makes, or has left: let that end or go on, or remove the folder";
+            return Err(Error::conflict(path, reason));
         }
-        if Self::plan(path)?.is_none() {
+        if !is_joined {
             let (tree, plan) = (path.join("tree"), path.join(PLAN));
             fs::create_dir_all(&tree).map_err(|error| Error::io("create", &tree, error))?;
             let is_foreign = look::list(&tree)?.iter().any(|entry| !is_partial_path(entry));
-            let published = put_once(&plan, json!({"version": 1, "plan": id}).to_string().as_bytes())?;
+            let text = json!({"version": 1, "plan": id, "tasks": tasks}).to_string();
+            let published = put_once(&plan, text.as_bytes())?;
             // Others may have begun since the look for the plan, and an answer that it is not there may be old.
             if (is_foreign || is_closed()) && published == Published::Now {
                 fs::remove_file(&plan).map_err(|error| Error::io("remove", &plan, error))?;
@@ -108,10 +112,7 @@ impl Staging {
             os::sync_folder_of(&plan)?;
             os::sync_folder_of(path)?;
         }
-        match Self::plan(path)?.as_deref() == Some(id) {
-            true => Ok(()),
-            false => Err(Error::Exists { path: path.to_path_buf(), help: "finish or remove what another plan makes" }),
-        }
+        Self::refuse_plan(path, Some(id)).map(|()| !is_closed())
     }
 
     /// Makes the folder of an array whose shards tasks make; not those around, which may have been removed since the
@@ -202,14 +203,20 @@ impl Staging {
         }
     }
 
-    /// Refuses a folder that holds the shards of a plan.
-    pub(super) fn refuse_plan(path: &Path) -> Result<()> {
-        match Self::plan(path)? {
-            Some(_) => {
-                Err(Error::Exists { path: path.to_path_buf(), help: "finish or remove what a plan makes there" })
+    /// Refuses a folder that holds the shards of a plan, unless that is `own`.
+    pub(in crate::offline) fn refuse_plan(path: &Path, own: Option<&str>) -> Result<()> {
+        let Some(plan) = Self::plan(path)?.filter(|plan| Some(&**plan) != own) else { return Ok(()) };
+        let known = document::read(&path.join(PLAN))?.unwrap_or_default();
+        let tasks = known["tasks"].as_str();
+        let how = match tasks {
+            Some(tasks) if is_plan(Path::new(tasks), &plan) => {
+                format!(" ({tasks}): `finish` that, or remove the folder to give it up")
             }
-            None => Ok(()),
-        }
+            Some(tasks) => format!(" ({tasks}, which has gone or is another by now): remove the folder to give it up"),
+            None => ": `finish` that, or remove the folder to give it up".to_owned(),
+        };
+        let of = if own.is_some() { "another plan" } else { "a plan" };
+        Err(Error::conflict(path, format!("holds shards of {of}, {plan}{how}")))
     }
 
     /// The plan whose tasks work there.
@@ -323,6 +330,15 @@ fn put_once(path: &Path, bytes: &[u8]) -> Result<Published> {
         let _ = fs::remove_file(&partial);
     }
     published.map_err(failed)
+}
+
+/// Whether a file is that of the tasks of a plan.
+fn is_plan(tasks: &Path, plan: &str) -> bool {
+    const LINE_BYTES_MAX: u64 = 1 << 20;
+    let mut line = Vec::new();
+    let read = |file| BufReader::new(file).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+    let is_read = tasks.is_file() && File::open(tasks).and_then(read).is_ok();
+    is_read && serde_json::from_slice::<Value>(&line).is_ok_and(|header| header["id"] == plan)
 }
 
 fn is_partial_path(path: &Path) -> bool {

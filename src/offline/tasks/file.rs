@@ -1,7 +1,7 @@
 //! The file of tasks: one JSON object a line, which a process that makes one shard need not read as a whole.
 //!
 //! ```text
-//! {"shardwright_tasks": 2, "id": …, "operation": {"repack": {…}}, "source": …, "out": …, "arrays": 1, "tasks": 3, …}
+//! {"shardwright_tasks": 3, "id": …, "operation": {"repack": {…}}, "source": …, "out": …, "arrays": 1, "tasks": 3, …}
 //! {"array": "0", "source": "0", "new": {…}, …}                                 each array, by its name
 //! {"task": 0, "id": "0/c/0/0/0", "array": "0", "sources": […], "bytes": …}     each shard, by its id
 //! ```
@@ -14,19 +14,22 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::Codec;
 use crate::error::{Error, Result};
+use crate::fnv;
 use crate::format::keys::is_below;
 use crate::offline::manifest::ManifestOptions;
 use crate::offline::pyramid::PyramidOptions;
 use crate::offline::repack::RepackOptions;
 use crate::words::quoted;
 
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 /// Of a plan's id: it becomes a part of names.
 const ID_LEN: usize = 32;
+/// What is said of a file that is not as it was written.
+const CHANGED: &str = "was changed since `plan` wrote it";
 /// A longer line is none of ours.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
@@ -62,7 +65,7 @@ impl Operation {
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
     pub(super) shardwright_tasks: u32,
-    /// A hash of all that says what the outputs are.
+    /// A hash of all that says what the outputs are: of this line and, by `made_of`, of those of the arrays.
     pub(super) id: String,
     /// Of this crate: another one might make other bytes.
     pub(super) version: String,
@@ -75,6 +78,35 @@ pub(super) struct Header {
     pub(super) tasks: u64,
     /// Of the plan. A file of what is missing has fewer.
     pub(super) of: u64,
+    /// A hash of the arrays, and of the files of the source.
+    pub(super) made_of: String,
+    /// Of what is missing: the name of the file of the whole plan, beside this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) whole: Option<String>,
+}
+
+impl Header {
+    /// What the id must be. What each machine may have otherwise is no part of that.
+    pub(super) fn own_id(&self) -> String {
+        let Self { version, source, out, arrays, of, made_of, .. } = self;
+        let operation = self.operation.clone().by_any_machine();
+        let plan = json!({
+            "version": version, "operation": operation, "source": source, "out": out, "arrays": arrays, "of": of,
+            "made_of": made_of,
+        });
+        format!("{:032x}", fnv::append(fnv::BASIS, plan.to_string().as_bytes()))
+    }
+
+    /// Refuses a file of tasks in a dataset: it would be copied with that, or be a stranger there.
+    pub(super) fn refuse_within_datasets(&self, file: &Path) -> Result<()> {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().map_err(|error| Error::io("find", folder, error))?;
+        let dataset = [&self.source, &self.out].into_iter().find(|dataset| folder.starts_with(dataset));
+        dataset.map_or(Ok(()), |dataset| {
+            let reason = "which its tasks read or make: remove it there, and plan into a file beside that";
+            Err(Error::conflict(file, format!("lies in {}, {reason}", dataset.display())))
+        })
+    }
 }
 
 /// An array whose shards are made, or looked at.
@@ -183,8 +215,11 @@ impl TaskFile {
         let Some(line) = read_line(&mut reader, path)? else {
             return Err(Error::format(path, "is empty; a file of tasks begins with the plan's line"));
         };
-        let is_other = |line: &Value| line.get("shardwright_tasks").is_none_or(|format| *format != FORMAT);
-        if serde_json::from_slice(&line).map_or(true, |line: Value| is_other(&line)) {
+        let first: Value = serde_json::from_slice(&line).unwrap_or_default();
+        if first.get("array").is_some() {
+            return Err(Error::format(path, format!("{CHANGED}: its first line is not the plan's; plan again")));
+        }
+        if first["shardwright_tasks"] != FORMAT {
             let reason = "is no file of tasks of this version, which `plan` writes";
             return Err(Error::unsupported(path, reason));
         }
@@ -201,7 +236,38 @@ impl TaskFile {
         if header.id.len() != ID_LEN || !header.id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(Error::format(path, format!("its id {} is none", quoted(&header.id))));
         }
-        Ok(Self { path: path.to_path_buf(), header, body: line.len() as u64 + 1, end })
+        if header.id != header.own_id() {
+            return Err(Error::format(path, format!("{CHANGED}: its first line is not that of its id; plan again")));
+        }
+        let file = Self { path: path.to_path_buf(), header, body: line.len() as u64 + 1, end };
+        file.header.refuse_within_datasets(path)?;
+        file.refuse_cut_off().map(|()| file)
+    }
+
+    /// The last task stands at the end.
+    fn refuse_cut_off(&self) -> Result<()> {
+        let last = self.header.tasks.checked_sub(1);
+        last.map_or(Ok(()), |last| self.task(TaskName::Index(last)).map(drop))
+    }
+
+    /// That of the whole plan, if this one has only the tasks that were missing.
+    pub(super) fn whole(self) -> Result<Self> {
+        if self.header.tasks == self.header.of {
+            return Ok(self);
+        }
+        let path = self.of_plan();
+        let reason = format!("has only those tasks that were missing; finish the whole plan's, {}", path.display());
+        let other = || Error::not_found(&self.path, format!("{reason}, which is not there"));
+        if path == self.path || !path.is_file() {
+            return Err(other());
+        }
+        let whole = Self::open(&path)?;
+        let is_its = whole.header.id == self.header.id && whole.header.tasks == whole.header.of;
+        if is_its {
+            Ok(whole)
+        } else {
+            Err(Error::conflict(&self.path, format!("{reason}, which is another plan now")))
+        }
     }
 
     /// The array of this name.
@@ -225,12 +291,16 @@ impl TaskFile {
             (Some(_), TaskName::Id(id)) => line.id.as_deref().unwrap_or_default().cmp(id),
         };
         let Some(line) = self.find(order)? else {
+            let tasks = self.header.tasks;
             let name = match name {
+                TaskName::Index(index) if index < tasks => {
+                    let reason = format!("{CHANGED}: task {index} of {tasks} is not in its place; plan again");
+                    return Err(Error::format(&self.path, reason));
+                }
                 TaskName::Index(index) => format!("{index}"),
                 TaskName::Id(id) => quoted(id).to_string(),
             };
-            let reason = format!("has no task {name}; it has {}, from 0", self.header.tasks);
-            return Err(Error::not_found(&self.path, reason));
+            return Err(Error::not_found(&self.path, format!("has no task {name}; it has {tasks}, from 0")));
         };
         self.checked(parse(&line, &self.path)?)
     }
@@ -242,11 +312,8 @@ impl TaskFile {
 
     /// The file with all tasks of the plan, of which this one may have only those that were missing.
     pub(super) fn of_plan(&self) -> PathBuf {
-        let stem = self.path.file_stem().filter(|_| self.header.tasks != self.header.of);
-        match stem.and_then(|stem| stem.to_str()?.strip_suffix(".missing")) {
-            Some(stem) => self.path.with_file_name(format!("{stem}.jsonl")),
-            None => self.path.clone(),
-        }
+        let whole = self.header.whole.as_deref().filter(|whole| !whole.contains('/'));
+        whole.map_or_else(|| self.path.clone(), |whole| self.path.with_file_name(whole))
     }
 
     /// All tasks, one after the other.
@@ -269,14 +336,15 @@ impl TaskFile {
 
     /// All arrays, one after the other.
     pub(super) fn arrays(&self) -> Result<Vec<ArrayLine>> {
+        self.array_lines()?.iter().map(|line| parse(line, &self.path)).collect()
+    }
+
+    /// The same, as they are written.
+    pub(super) fn array_lines(&self) -> Result<Vec<Vec<u8>>> {
         let mut reader = self.reader(self.body)?;
-        let mut arrays = Vec::new();
-        for _ in 0..self.header.arrays {
-            let line = read_line(&mut reader, &self.path)?;
-            let line = line.ok_or_else(|| Error::format(&self.path, "ends before its last array"))?;
-            arrays.push(parse(&line, &self.path)?);
-        }
-        Ok(arrays)
+        let cut_off = || Error::format(&self.path, format!("{CHANGED}: it ends before its last array"));
+        let lines = (0..self.header.arrays).map(|_| read_line(&mut reader, &self.path)?.ok_or_else(cut_off));
+        lines.collect()
     }
 
     /// A file of tasks is input: it names nothing outside of the datasets in its first line.
@@ -289,7 +357,7 @@ impl TaskFile {
 
     /// It is not what was planned.
     pub(super) fn is_other(&self) -> Error {
-        Error::format(&self.path, "is not what was planned")
+        Error::format(&self.path, format!("{CHANGED}, and is not what was planned"))
     }
 
     fn outside(&self, name: &str) -> Error {
@@ -334,7 +402,8 @@ impl TaskFile {
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(line: &[u8], path: &Path) -> Result<T> {
-    serde_json::from_slice(line).map_err(|error| Error::format(path, format!("has a line that is no task: {error}")))
+    let reason = |error| format!("{CHANGED}: it has a line that is no task: {error}");
+    serde_json::from_slice(line).map_err(|error: serde_json::Error| Error::format(path, reason(error)))
 }
 
 /// The next line without its end; none at the end of the file.

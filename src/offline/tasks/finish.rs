@@ -101,25 +101,27 @@ impl FinishTasks {
         }
     }
 
+    /// Whether tasks only read: what may be missing are answers, and no shards.
+    pub fn only_reads(&self) -> bool {
+        self.file.header.operation.only_reads()
+    }
+
     /// How many tasks [`run`](Self::run) has looked at; for another thread to ask.
     pub fn progress(&self) -> Progress {
         self.counters.progress()
     }
 
-    /// Opens the file of tasks at `path`, and looks at the dataset and the result as the plan did. `workers`: threads
-    /// that look at shards, and with which a dataset is checked; 0 for one for each core.
+    /// Opens the file of tasks at `path`, and looks at the dataset and the result as the plan did. Of a file of tasks
+    /// that were missing, it is that of the whole plan, which stands beside it. `workers`: threads that look at shards,
+    /// and with which a dataset is checked; 0 for one for each core.
     ///
     /// # Errors
     ///
     /// As for [`RunTasks::open`](super::RunTasks::open) and those of [`TaskPlan`]; [`Error::Conflict`] when what would
     /// be planned now is not what the file says: the source was changed.
     pub fn new(path: impl AsRef<Path>, workers: usize) -> Result<Self> {
-        let file = TaskFile::open(path.as_ref())?;
-        let Header { operation, tasks, of, .. } = &file.header;
-        if tasks != of {
-            let reason = "has only those tasks that were missing; finish the file of the whole plan";
-            return Err(Error::format(path, reason));
-        }
+        let file = TaskFile::open(path.as_ref())?.whole()?;
+        let Header { operation, tasks, .. } = &file.header;
         let (pool, counters) = (pool(workers)?, ProgressCounters::of(*tasks));
         let (end, arrays) = match operation {
             Operation::Repack(_) => Self::repack(&file)?,
@@ -256,10 +258,7 @@ impl FinishTasks {
             Planned::Readings(_) => return Err(self.file.is_other()),
         };
         let plan = &self.file.header.id;
-        if let Some(other) = Staging::plan(staging)?.filter(|found| found != plan) {
-            let reason = format!("holds the shards of another plan, {other}; finish or remove that first");
-            return Err(Error::conflict(staging, reason));
-        }
+        Staging::refuse_plan(staging, Some(plan))?;
         if let Planned::Pyramid(pyramid, _) = planned
             && pyramid.earlier() == EarlierLevels::Complete
         {
@@ -352,7 +351,8 @@ impl FinishTasks {
         let failed = |error| Error::io("write", path, error);
         let partial = os::hidden(path, "partial");
         let mut file = BufWriter::new(os::create_new(&partial).map_err(failed)?);
-        put_line(&mut file, &Header { tasks: missing.len() as u64, ..self.file.header.clone() })?;
+        let whole = self.file.path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+        put_line(&mut file, &Header { tasks: missing.len() as u64, whole, ..self.file.header.clone() })?;
         self.file.arrays()?.iter().try_for_each(|array| put_line(&mut file, array))?;
         for (task, line) in (0..).zip(missing) {
             put_line(&mut file, &TaskLine { task, ..line })?;
@@ -378,8 +378,10 @@ fn same_plan(plan: TaskPlan, file: &TaskFile) -> Result<(Planned, Vec<u32>)> {
         // Which of its files it is, is worth a look at all.
         let source = &file.header.source;
         file.tasks()?.try_for_each(|task| refuse_changed(source, &task?.sources))?;
-        let reason = "is not what it was when the tasks were planned; plan them again, to another output";
-        return Err(Error::conflict(source, reason));
+        return Err(Error::conflict(source, "is not what it was when the tasks were planned; plan them again"));
+    }
+    if !plan.has_arrays_of(file)? {
+        return Err(file.is_other());
     }
     Ok(plan.into_parts())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::file::{ArrayLine, FORMAT, Header, LevelLine, NewArray, Operation, SourceKey, TaskLine};
+use super::file::{ArrayLine, FORMAT, Header, LevelLine, NewArray, Operation, SourceKey, TaskFile, TaskLine};
 use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
 use crate::fnv;
@@ -15,7 +15,7 @@ use crate::offline::hierarchy::below;
 use crate::offline::manifest::{ManifestOptions, WriteManifest};
 use crate::offline::pyramid::{EarlierLevels, PlannedLevel, Pyramid, PyramidOptions, document_of};
 use crate::offline::repack::staging::fingerprint;
-use crate::offline::repack::{Change, PlannedArray, Repack, RepackOptions};
+use crate::offline::repack::{Change, PlannedArray, Repack, RepackOptions, Staging};
 use crate::offline::verify::{Verify, VerifyOptions};
 
 /// An operation as tasks that any number of processes run, on any number of machines that share a file system.
@@ -189,15 +189,12 @@ impl TaskPlan {
         made_of: &Value,
     ) -> Self {
         arrays.sort_by(|one, other| one.array.cmp(&other.array));
-        let Header { version, source, out, .. } = &header;
-        let operation = header.operation.clone().by_any_machine();
-        let plan = json!({
-            "version": version, "operation": operation, "source": source, "out": out, "arrays": arrays,
-            "made_of": made_of,
-        });
-        let id = format!("{:032x}", fnv::append(fnv::BASIS, plan.to_string().as_bytes()));
+        let made_of = json!({"arrays": arrays, "made_of": made_of}).to_string();
+        let made_of = format!("{:032x}", fnv::append(fnv::BASIS, made_of.as_bytes()));
         let (count, tasks) = (arrays.len() as u64, ids.len() as u64);
-        Self { planned, header: Header { id, arrays: count, tasks, of: tasks, ..header }, arrays, ids }
+        let mut header = Header { arrays: count, tasks, of: tasks, made_of, ..header };
+        header.id = header.own_id();
+        Self { planned, header, arrays, ids }
     }
 
     /// How many tasks there are.
@@ -205,17 +202,29 @@ impl TaskPlan {
         self.header.tasks
     }
 
-    /// What is worth knowing of the result, as sentences: see [`Repack::notes`] and [`Pyramid::notes`].
+    /// What is worth knowing of the result, as sentences: see [`Repack::notes`] and [`Pyramid::notes`]. One tells of
+    /// shards of another plan, in whose place no task of this one runs.
     ///
     /// # Errors
     ///
     /// As for [`Repack::notes`].
     pub fn notes(&self) -> Result<Vec<String>> {
-        match &self.planned {
-            Planned::Repack(repack) => repack.notes(),
-            Planned::Pyramid(pyramid, _) => Ok(pyramid.notes()),
-            Planned::Readings(_) => Ok(Vec::new()),
-        }
+        let (mut notes, staging) = match &self.planned {
+            Planned::Repack(repack) => (repack.notes()?, repack.places().2),
+            Planned::Pyramid(pyramid, _) => (pyramid.notes(), pyramid.places().1),
+            Planned::Readings(_) => return Ok(Vec::new()),
+        };
+        notes.extend(Staging::refuse_plan(staging, Some(&self.header.id)).err().map(|error| error.to_string()));
+        Ok(notes)
+    }
+
+    /// Refuses a place for the file of tasks within the datasets: it would be copied with one, or be a stranger there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] for a place within, and [`Error::Io`] where its folder can't be found.
+    pub fn check_place(&self, file: impl AsRef<Path>) -> Result<()> {
+        self.header.refuse_within_datasets(file.as_ref())
     }
 
     /// Writes the file of tasks: the plan, a line for each array, a line for each task. The same input gives the same
@@ -276,6 +285,13 @@ impl TaskPlan {
         self.header.id == header.id && self.header.of == header.of
     }
 
+    /// Whether the file has the lines of the same arrays.
+    pub(super) fn has_arrays_of(&self, file: &TaskFile) -> Result<bool> {
+        let lines = file.array_lines()?;
+        let is_so = |(array, line): (&ArrayLine, &Vec<u8>)| serde_json::to_vec(array).is_ok_and(|own| own == *line);
+        Ok(lines.len() == self.arrays.len() && self.arrays.iter().zip(&lines).all(is_so))
+    }
+
     pub(super) fn into_parts(self) -> (Planned, Vec<u32>) {
         (self.planned, self.ids.into_iter().map(|(_, array)| array).collect())
     }
@@ -284,8 +300,8 @@ impl TaskPlan {
 impl Header {
     fn of(operation: Operation, source: PathBuf, out: PathBuf) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let (id, arrays, tasks, of) = Default::default();
-        Self { shardwright_tasks: FORMAT, id, version, operation, source, out, arrays, tasks, of }
+        let (id, arrays, tasks, of, made_of, whole) = Default::default();
+        Self { shardwright_tasks: FORMAT, id, version, operation, source, out, arrays, tasks, of, made_of, whole }
     }
 }
 

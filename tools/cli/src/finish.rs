@@ -44,7 +44,7 @@ pub(crate) fn run(args: &FinishArgs) -> Result<u8, Failure> {
             Some(TasksReport::Verification(_)) => tell_notes(!summary.already_done, &[TOLD_BEFORE.to_owned()]),
             _ => {}
         }
-        say(&sentence(&summary))?;
+        say(&sentence(&summary, finish.only_reads()))?;
     }
     Ok(match &summary.report {
         Some(TasksReport::Verification(told)) => verify::code_of(told),
@@ -63,7 +63,8 @@ fn to_json(summary: &TasksSummary) -> Value {
     json
 }
 
-fn sentence(summary: &TasksSummary) -> String {
+/// `only_reads`: tasks make no shards.
+fn sentence(summary: &TasksSummary, only_reads: bool) -> String {
     let TasksSummary { tasks, missing, missing_ids, missing_tasks, redone, shards, bytes, already_done, .. } = summary;
     match &summary.report {
         Some(TasksReport::Verification(told)) => return verify::to_text(told),
@@ -84,5 +85,9 @@ fn sentence(summary: &TasksSummary) -> String {
     };
     let names: String = missing_ids.iter().map(|id| format!("  {id}\n")).collect();
     let more = if missing_ids.len() as u64 == *missing { "" } else { "  …\n" };
-    format!("{missing} of {tasks} shards are missing; {file}:\n{names}{more}")
+    let what = match only_reads {
+        true => "shards are not read yet, or what was found in them is missing",
+        false => "shards are missing",
+    };
+    format!("{missing} of {tasks} {what}; {file}:\n{names}{more}")
 }

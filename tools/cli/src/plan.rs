@@ -1,5 +1,6 @@
 //! `shardwright plan`: an operation as tasks for many machines.
 
+use std::fs;
 use std::io::{BufWriter, stdout};
 use std::path::Path;
 
@@ -21,6 +22,10 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
         PlanOperation::Pyramid(args) => (of_pyramid(args)?, Some(&*args.path), args.report.quiet),
         PlanOperation::Manifest(args) => (of_manifest(args)?, Some(&*args.path), args.report.quiet),
     };
+    // Where the shell writes what is printed.
+    if let Some(file) = fs::read_link("/proc/self/fd/1").ok().filter(|file| file.is_file()) {
+        plan.check_place(file)?;
+    }
     let notes: Vec<_> = plan.notes()?.iter().map(|note| with_options(note)).collect();
     tell_notes(quiet, &notes);
     plan.write(&mut BufWriter::with_capacity(1 << 16, stdout().lock()))?;

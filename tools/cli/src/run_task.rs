@@ -52,7 +52,10 @@ fn told(args: &RunTaskArgs, ended: Result<TaskReceipt, Error>) -> Result<u8, Fai
         Err(Error::Stopped) => return Err(Error::Stopped.into()),
         Err(error) => {
             let code = code_of(&error);
-            let failure = Failure::from(error);
+            let failure = match error {
+                Error::Exists { path, .. } => Failure::exists_or_work(&path, "no task has made it; remove it"),
+                error => error.into(),
+            };
             tell(format_args!("error: {failure}"));
             if args.report.json {
                 let mut json = failure.to_json(Some(&args.tasks));

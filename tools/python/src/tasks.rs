@@ -27,6 +27,7 @@ fn written(
     let write = move || {
         let plan = plan()?;
         let notes = plan.notes()?;
+        plan.check_place(&file)?;
         let failed = |source| Error::Io { action: "create", path: file.clone(), source: Arc::new(source) };
         plan.write(&mut BufWriter::with_capacity(1 << 16, File::create_new(&file).map_err(failed)?))?;
         Ok((plan.tasks(), notes))
