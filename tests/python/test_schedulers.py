@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from test_tasks import FRAMES, assert_finished, contents, plan
+from test_tasks import CODEC, FRAMES, assert_finished, contents, plan, planned
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "tasks"
 __all__ = ["plan"]
@@ -85,11 +85,30 @@ def test_slurm_as_a_stub_has_it(installed, command, tool, plan, tmp_path, monkey
     # Five jobs, of which an array may have three.
     assert calls[0] == f"--parsable --array=0-2 {script} 0 {FRAMES}"
     assert calls[-2] == f"--parsable --array=0-1 {script} 15 {FRAMES}"
-    assert calls[-1] == f"--dependency=afterany:1:2 --job-name=finish --wrap=shardwright finish '{plan}'"
+    assert calls[-1] == f"--dependency=afterany:1:2 --job-name=finish --wrap=shardwright finish {plan}"
     assert calls[1:-2] == ["requeue 1_2"] * 2
     said = (stub / "said").read_text()
     assert said.count(": written") == FRAMES and said.count("was there") == 0 and f"{FRAMES} shards" in said, said
     assert_finished(tool, tmp_path)
+
+
+def test_slurm_is_called_wrongly_and_with_blanks_in_names(installed, plan, tmp_path, monkeypatch):
+    said = subprocess.run([EXAMPLES / "slurm.sh"], capture_output=True, text=True)
+    assert said.returncode == 2 and "TASKS.jsonl [TASKS OF EACH JOB]" in said.stderr
+    stub = installed / "stub"
+    stub.mkdir()
+    monkeypatch.setenv("STUB", str(stub))
+    program(installed / "sbatch", SBATCH)
+    program(installed / "scontrol", SCONTROL)
+    place = tmp_path / "it's a place"
+    place.mkdir()
+    tasks = shutil.copy(plan, place)
+    # Of those that are missing, the end is that of all.
+    subprocess.run([installed / "shardwright", "run-task", tasks, "--range", "0:9"], check=True)
+    subprocess.run([installed / "shardwright", "finish", tasks], check=False)
+    subprocess.run([EXAMPLES / "slurm.sh", place / "tasks.missing.jsonl"], check=True, cwd=tmp_path)
+    said = (stub / "said").read_text()
+    assert said.count(": written") == FRAMES - 9 and f"{FRAMES} shards" in said, said
 
 
 @pytest.fixture
@@ -161,15 +180,25 @@ def test_slurm(installed, tool, plan, tmp_path, tmp_path_factory):
     assert_finished(tool, tmp_path)
 
 
-def test_snakemake(installed, tool, plan, tmp_path):
+def test_snakemake(installed, command, tool, plan, tmp_path):
     snakemake = os.environ.get("SHARDWRIGHT_SNAKEMAKE") or shutil.which("snakemake")
     if not snakemake:
         pytest.skip("not run: there is no snakemake (SHARDWRIGHT_SNAKEMAKE names another)")
     words = ["--snakefile", EXAMPLES / "Snakefile", "--cores", "2", "--config", "tasks=tasks.jsonl", "batch=7"]
-    for _ in range(2):
+
+    def run():
         done = subprocess.run([snakemake, *words], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-    assert "Nothing to be done" in done.stderr
+        return "Nothing to be done" not in done.stderr
+
+    assert [run(), run()] == [True, False]
+    # A result that has gone is made again, and what was planned anew is done anew.
+    shutil.rmtree(tmp_path / "o.zarr")
+    assert [run(), run()] == [True, False] and (tmp_path / "o.zarr/zarr.json").exists()
+    shutil.rmtree(tmp_path / "o.zarr")
+    os.utime(tmp_path / "a.zarr/c/5/0/0")
+    planned(command, plan, "repack", tmp_path / "a.zarr", tmp_path / "o.zarr", *CODEC)
+    assert [run(), run()] == [True, False] and (tmp_path / "o.zarr/zarr.json").exists()
     receipts = sorted((tmp_path / "tasks.jsonl.receipts").iterdir())
     assert sum(len(path.read_text().splitlines()) for path in receipts) == FRAMES and len(receipts) == 4
     for left in ("tasks.jsonl.receipts", ".snakemake"):
