@@ -18,7 +18,7 @@ from shardwright._tasks import RunTasks
 if TYPE_CHECKING:
     import distributed
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "Window"]
 
 #: What another attempt finds as it was: errors of the input, and of how it is called.
 _LASTING = (
@@ -43,7 +43,7 @@ class Calls:
         self._client, self._retries = client, retries
         self._plan = _plan_of(path)
         self._words = {"path": str(path), "plan": self._plan, "memory_bytes": memory_bytes}
-        self._window = _Window(client, window)
+        self._window = Window(client, window)
         self._completed = as_completed(loop=client.loop)
         #: By their keys, with the ids of their tasks.
         self._futures: dict[str, tuple[str, distributed.Future]] = {}
@@ -122,7 +122,7 @@ async def _nothing() -> None:
     pass
 
 
-class _Window:
+class Window:
     """How many tasks the scheduler is to have."""
 
     def __init__(self, client: distributed.Client, fixed: int | None) -> None:

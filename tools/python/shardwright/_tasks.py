@@ -150,8 +150,10 @@ def _written(file: StrPath, overwrite: bool, plan: Callable[[Path], tuple[int, l
         tasks, notes = plan(partial)
         if not overwrite and target.exists():
             if not filecmp.cmp(partial, target, shallow=False):
-                text = f"{target} already exists, and is another plan; choose another file, or allow overwriting"
-                raise ExistsError(17, text, str(target))
+                *others, last = [str(path) for path in (target, *_left(target))]
+                gone = f"{', '.join(others)} and {last}" if others else last
+                text = f"{target} already exists, and is another plan: finish that, or remove {gone} to give it up"
+                raise ExistsError(17, f"{text}; or choose another file", str(target))
         else:
             os.replace(partial, target)
         # What a check has told is told for this file of tasks no more: its tasks are to be run again.
@@ -159,6 +161,20 @@ def _written(file: StrPath, overwrite: bool, plan: Callable[[Path], tuple[int, l
     finally:
         partial.unlink(missing_ok=True)
     return Report(tasks=tasks, notes=notes)
+
+
+def _left(file: Path) -> list[Path]:
+    """What the tasks of a file have left until their end, beside the file itself."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            plan = json.loads(lines.readline())
+        out = Path(plan["out"])
+        made = [out.with_name(f".{out.name}.{kind}") for kind in ("repack", "pyramid") if kind in plan["operation"]]
+        beside = [file.with_name(f"answers-{plan['id'][:16]}"), file.with_suffix(".missing.jsonl")]
+    except (OSError, ValueError, TypeError, LookupError):
+        # It is no file of tasks at all.
+        return []
+    return [path for path in (*made, *beside) if path.exists()]
 
 
 def _told(file: Path) -> Path:

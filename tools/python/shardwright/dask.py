@@ -21,14 +21,15 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shardwright import _errors, _offline
-from shardwright._cluster import Calls
+from shardwright._cluster import Calls, Window
 from shardwright._offline import Progress, Report, StoredArray, StrPath
 from shardwright._progress import of_tasks
 from shardwright._tasks import RunTasks, _told, finish_tasks, plan_manifest, plan_pyramid, plan_repack, plan_verify
@@ -110,13 +111,9 @@ def run(
         Errors of tasks are in its ``failed``, and are not raised. Where the scheduler itself is lost, the client's
         error is; a call with the client of another cluster finds what was done.
     """
-    _needed("distributed")
-    if client.asynchronous:
-        raise _errors.ConfigError("client: one that was made without asynchronous=True")
     path = Path(tasks).absolute()
-    # Refuses what is no file of tasks, here and not on each worker.
-    result = Result(len(RunTasks(path)))
-    with of_tasks("tasks", progress) as tell:
+    result = Result(_tasks_of(client, path, window))
+    with of_tasks("tasks", progress) as tell, _told_what_stays(path):
         calls = Calls(client, path, retries, window, memory_bytes)
         try:
             for key, outcome in calls.ended():
@@ -179,7 +176,8 @@ def repack(
         There is no new dataset, because tasks failed; its ``result`` says which.
     """
     file = Path(f"{out}.tasks.jsonl" if tasks is None else tasks)
-    plan_repack(path, out, file, codec=codec, **options)
+    with _removed_unless_run(client, file, window, tasks is None):
+        plan_repack(path, out, file, codec=codec, **options)
     result = run(
         client,
         file,
@@ -229,9 +227,10 @@ def verify(
         There is no report, because tasks failed; its ``result`` says which.
     """
     file = Path(f"{Path(path).absolute()}.verify.jsonl" if tasks is None else tasks)
-    plan_verify(path, file)
+    with _removed_unless_run(client, file, window, tasks is None):
+        plan_verify(path, file)
     result = run(client, file, retries=retries, window=window, receipts=receipts, progress=progress)
-    return _finished(result, file, tasks is None)
+    return _finished(result, file, tasks is None, "what was found in the shard has gone")
 
 
 def pyramid(
@@ -278,7 +277,8 @@ def pyramid(
         There are no levels, because tasks failed; its ``result`` says which.
     """
     file = Path(f"{Path(path).absolute()}.pyramid.jsonl" if tasks is None else tasks)
-    plan_pyramid(path, file, method=method, levels=levels, depth=depth, **options)
+    with _removed_unless_run(client, file, window, tasks is None):
+        plan_pyramid(path, file, method=method, levels=levels, depth=depth, **options)
     result = run(
         client,
         file,
@@ -330,17 +330,50 @@ def manifest(
         There are no manifests, because tasks failed; its ``result`` says which.
     """
     file = Path(f"{Path(path).absolute()}.manifest.jsonl" if tasks is None else tasks)
-    plan_manifest(path, out, file, **options)
+    with _removed_unless_run(client, file, window, tasks is None):
+        plan_manifest(path, out, file, **options)
     result = run(client, file, retries=retries, window=window, receipts=receipts, progress=progress)
-    return _finished(result, file, tasks is None)
+    return _finished(result, file, tasks is None, "what was found in the shard has gone")
 
 
-def _finished(result: Result, file: Path, goes: bool) -> Result:
+def _tasks_of(client: distributed.Client, file: Path, window: int | None) -> int:
+    """Count the tasks, and refuse what can't be run, here and not on each worker."""
+    _needed("distributed")
+    if client.asynchronous:
+        raise _errors.ConfigError("client: one that was made without asynchronous=True")
+    Window(client, window)
+    return len(RunTasks(file))
+
+
+@contextmanager
+def _removed_unless_run(client: distributed.Client, file: Path, window: int | None, goes: bool) -> Iterator[None]:
+    """Remove a new file of tasks that ``goes`` at the end, where none of them can be run."""
+    goes = goes and not file.exists()
+    try:
+        yield
+        _tasks_of(client, file, window)
+    except BaseException:
+        if goes:
+            file.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _told_what_stays(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"What is done stays: call this again, or run the tasks of {file}")
+        raise
+
+
+def _finished(result: Result, file: Path, goes: bool, gone: str = "the shard has gone, or was changed") -> Result:
     """Finish tasks that were run, of a file that ``goes`` at the end."""
     if not result.failed:
-        result.summary = finish_tasks(file)
-        gone = _errors.FormatError("the shard has gone, or was changed, since it was made")
-        result.failed = [(key, gone) for key in result.summary.missing_ids]
+        with _told_what_stays(file):
+            result.summary = finish_tasks(file)
+        missing_error = _errors.FormatError(f"{gone} since its task was run")
+        result.failed = [(key, missing_error) for key in result.summary.missing_ids]
     if result.failed:
         key, error = result.failed[0]
         missing = len(result.failed) if result.summary is None else result.summary.missing
