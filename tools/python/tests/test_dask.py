@@ -304,3 +304,30 @@ def test_what_is_wrong_is_said(client: Any, run: Path, tmp_path: Path, monkeypat
         hide = f"import sys; sys.modules[{module!r}] = None; import shardwright.dask; shardwright.dask.{call}"
         done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True)
         assert f"ImportError: shardwright.dask needs {module}: pip install" in done.stderr
+
+
+def test_calls_that_run_no_task_leave_no_file_of_tasks(client: Any, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.ome.zarr"
+    file = planned(run)
+    sw.RunTasks(file).run(0)
+    with pytest.raises(sw.FormatError, match="holds shards of another plan") as refused:
+        shardwright.dask.repack(client, run, out, codec="zstd")
+    assert f"({file}): `finish` that, or remove the folder to give it up" in str(refused.value)
+    with pytest.raises(sw.ConfigError, match="window"):
+        shardwright.dask.verify(client, run, window=0)
+    assert names(tmp_path) == {"run.ome.zarr", "tasks.jsonl", ".out.ome.zarr.repack"}
+    shutil.rmtree(tmp_path / ".out.ome.zarr.repack")
+    # One that some tasks of were run stays, and the error says so.
+    with pytest.raises(RuntimeError, match="enough") as stopped:
+        shardwright.dask.repack(client, run, out, codec="zstd", progress=stop_at_20)
+    left = tmp_path / "out.ome.zarr.tasks.jsonl"
+    assert left.exists() and any(str(left) in note for note in stopped.value.__notes__)
+    os.utime(run / "0" / "c" / "100" / "0" / "0")
+    with pytest.raises(sw.ExistsError, match="another plan") as told:
+        shardwright.dask.repack(client, run, out, codec="zstd")
+    assert f"remove {left} and {tmp_path / '.out.ome.zarr.repack'} to give it up" in str(told.value)
+
+
+def stop_at_20(done: int, tasks: int) -> None:
+    if done == 20:
+        raise RuntimeError("enough")

@@ -250,3 +250,41 @@ def test_tasks_write_the_manifests_that_manifest_writes(run: Path, tmp_path: Pat
         sw.plan_manifest(run, out, tmp_path / "other.jsonl")
     assert sw.finish_tasks(file).already_done
     assert names(tmp_path) == {"run.ome.zarr", out.name, "plain.zarr", "tasks.jsonl", "tasks.finished.json"}
+
+
+def test_a_plan_in_the_way_is_named_with_all_that_it_has_left(run: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "tasks.jsonl", tmp_path / "out.ome.zarr"
+    sw.plan_repack(run, out, file, codec="zstd")
+    sw.RunTasks(file).run(0)
+    assert sw.finish_tasks(file).missing > 0
+    touched = run / "0" / "c" / "1" / "0" / "0"
+    os.utime(touched)
+    with pytest.raises(sw.ExistsError, match="another plan") as told:
+        sw.plan_repack(run, out, file, codec="zstd")
+    left = [file, tmp_path / ".out.ome.zarr.repack", tmp_path / "tasks.missing.jsonl"]
+    assert f"remove {left[0]}, {left[1]} and {left[2]} to give it up" in str(told.value)
+    file.unlink()
+    sw.plan_repack(run, out, file, codec="zstd")
+    with pytest.raises(sw.FormatError, match="holds shards of another plan") as refused:
+        sw.RunTasks(file)
+    assert str(left[1]) in str(refused.value) and "remove the folder to give it up" in str(refused.value)
+    shutil.rmtree(left[1])
+    run_all(file)
+    assert sw.finish_tasks(file).missing == 0
+    checks = tmp_path / "checks.jsonl"
+    sw.plan_verify(run, checks)
+    sw.RunTasks(checks).run(0)
+    os.utime(touched)
+    (answers,) = tmp_path.glob("answers-*")
+    with pytest.raises(sw.ExistsError, match="another plan") as told:
+        sw.plan_verify(run, checks)
+    assert f"remove {checks} and {answers} to give it up" in str(told.value)
+
+
+def test_no_file_of_tasks_is_written_into_its_dataset(run: Path, tmp_path: Path) -> None:
+    within = run / "tasks.jsonl"
+    with pytest.raises(sw.FormatError, match="lies in"):
+        sw.plan_verify(run, within)
+    with pytest.raises(sw.FormatError, match="lies in"):
+        sw.plan_repack(run, tmp_path / "o.zarr", within)
+    assert "tasks.jsonl" not in names(run) and names(tmp_path) == {"run.ome.zarr"}
