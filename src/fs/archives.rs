@@ -112,7 +112,7 @@ mod paths {
     use std::path::{Path, PathBuf};
     use std::sync::{Arc, Mutex};
 
-    use super::{BTreeMap, Entry, FileExt, Kind, crc32_at, directory, header_at};
+    use super::{BTreeMap, Entry, FileExt, crc32_at, directory, header_at};
     use crate::error::{Error, Result};
     use crate::format::zip::Content;
     use crate::format::zip::local::{FIXED_BYTES, NAME_BYTES_MAX};
@@ -215,7 +215,7 @@ mod paths {
         /// may be that of an earlier state; headers vouch for its chunks.
         pub(crate) fn is_of_live_shard(&self) -> io::Result<bool> {
             let header = header_at(&self.archive.file, self.entry.header_at, self.archive.end)?;
-            Ok(header.is_some_and(|header| header.origin.kind == Kind::Growing))
+            Ok(header.is_some_and(|header| header.origin.kind.is_shard()))
         }
     }
 

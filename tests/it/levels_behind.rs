@@ -16,11 +16,12 @@ use shardwright::offline::{
 };
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dim, Downsampling, Dtype, IndexLocation, Placement, PyramidMethod,
+    StorageKind,
 };
 
 use crate::common::stopped::{self, commit, copy_tree, files, finished, restore, sound};
 use crate::common::storage::wait_until;
-use crate::common::{checked, recovered};
+use crate::common::{checked, frame, recovered, zip};
 use crate::levels_in_depth::{as_the_tool_makes_them, case};
 
 const OFTEN: Duration = Duration::from_millis(10);
@@ -376,4 +377,35 @@ fn a_recovered_pause_is_repacked_with_its_levels() {
         let read = |path: &Path| Array::open(path.join(level)).unwrap().read_all().unwrap();
         assert!(read(&out) == read(&straight), "level {level}");
     }
+}
+
+/// Shards whose index stands at the start are no longer when they are closed than before.
+#[test]
+fn a_recovered_archive_has_the_checksums_of_what_was_written_after_its_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let [live, left] = ["live.ozx", "left.ozx"].map(|name| folder.path().join(name));
+    let dims = vec![Dim::time(None).chunk(1).shard(3), Dim::z(3), Dim::y(47).chunk(8), Dim::x(3)];
+    let config = Config {
+        dtype: Dtype::I16,
+        dims,
+        codec: Codec::from(Compressor::None),
+        index_location: IndexLocation::Start,
+        storage: StorageKind::Buffered,
+        checkpoint_every: Duration::from_secs(1),
+        pyramid: Some(Downsampling { method: PyramidMethod::Max, levels: Some(3), ..Downsampling::default() }),
+        ring_bytes: 1 << 22,
+        workers: 2,
+        ..Config::default()
+    };
+    let run = Acquisition::create(&live, config).unwrap();
+    for number in 0..60 {
+        let _ = run.append(&frame(number + 1, 47 * 3 * 2)).unwrap();
+    }
+    wait_until("shards are closed", || run.stats().shards_closed >= 6);
+    std::thread::sleep(Duration::from_millis(100));
+    fs::copy(&live, &left).unwrap();
+    run.abort();
+    recovered(&left, true).unwrap();
+    assert_eq!(zip::wrong(&left), [""; 0]);
+    assert!(!recovered(&left, false).unwrap().is_needed());
 }

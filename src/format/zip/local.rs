@@ -57,7 +57,16 @@ pub(crate) const NAME_BYTES_MAX: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Whole,
+    /// A shard, of which more may have been written since its header was.
     Growing,
+    /// A shard that was closed before its header was written.
+    Closed,
+}
+
+impl Kind {
+    pub(crate) fn is_shard(self) -> bool {
+        self != Self::Whole
+    }
 }
 
 /// Where an entry is from, for whoever has to find it without a directory.
@@ -129,6 +138,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Header> {
     let kind = match own[1] {
         0 => Kind::Whole,
         1 => Kind::Growing,
+        2 => Kind::Closed,
         _ => return None,
     };
     let mut fixed = header.to_vec();

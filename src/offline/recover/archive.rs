@@ -98,7 +98,7 @@ fn scan(file: &File, len: u64) -> io::Result<Vec<FoundEntry>> {
         at = match header.transpose()?.flatten() {
             Some(header) => {
                 let next = match header.origin.kind {
-                    Kind::Growing => at + (header.bytes + header.content.len).next_multiple_of(PAGE),
+                    Kind::Growing | Kind::Closed => at + (header.bytes + header.content.len).next_multiple_of(PAGE),
                     // A kill may have left no more of it than its header, and others may stand in its place by now.
                     Kind::Whole => at + PAGE,
                 };
@@ -137,13 +137,17 @@ fn newest(
         let FoundEntry { header_at, header } = &entry;
         let is_newer = |known: &FoundEntry| known.header.origin.serial < header.origin.serial;
         let counts = match (header.origin.kind, named) {
-            (Kind::Growing, _) => true,
+            (Kind::Growing | Kind::Closed, _) => true,
             (Kind::Whole, Some(named)) => named.get(&header.name).is_some_and(|named| named.header_at == *header_at),
             (Kind::Whole, None) => crc32_at(file, entry.data_at(), header.content.len)? == header.content.crc32,
         };
         if counts && entries.get(&header.name).is_none_or(is_newer) {
             entries.insert(header.name.clone(), entry);
         }
+    }
+    // What was written since its header need not have changed its length.
+    for entry in entries.values_mut().filter(|entry| entry.header.origin.kind == Kind::Growing) {
+        entry.header.content.crc32 = crc32_at(file, entry.data_at(), entry.header.content.len)?;
     }
     Ok(entries)
 }

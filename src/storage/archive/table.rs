@@ -54,7 +54,7 @@ impl Entry {
     /// Its header, which ends where its data begin.
     pub(super) fn header(&self, name: &str, archive: [u8; 16]) -> Vec<u8> {
         let origin = Origin { kind: self.kind, archive, serial: self.serial, room: self.first_room };
-        let align = if self.kind == Kind::Growing { PAGE as usize } else { 1 };
+        let align = if self.kind.is_shard() { PAGE as usize } else { 1 };
         local::encode(name, self.content, self.modified, &origin, align)
     }
 }
@@ -114,7 +114,7 @@ impl Table {
     /// Cuts an entry off. `content`: what counts of it from the next directory on.
     pub(super) fn cut(&mut self, key: &str, serial: u64, content: Content, is_known: bool) {
         let Some(entry) = self.entry(key, serial) else { return };
-        (entry.content, entry.is_known) = (content, is_known);
+        (entry.content, entry.is_known, entry.kind) = (content, is_known, Kind::Closed);
         let end = entry.data_at + entry.room;
         entry.room = (entry.data_at + content.len).next_multiple_of(PAGE).min(end) - entry.data_at;
         let unused = entry.data_at + entry.room..end;
