@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import inspect
 import json
 import threading
 import warnings
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from shardwright import _core
 from shardwright._config import Config, ConfigFields, config_document
 from shardwright._errors import Error, FrameError
+from shardwright._frames import OuterAxes
 from shardwright._plate import Plate
 from shardwright._progress import Bar
 from shardwright._summary import Latency, Stats, Summary
@@ -34,6 +36,7 @@ __all__ = ["Acquisition", "Dataset", "create", "create_dataset"]
 _open: dict[int, weakref.ref[Acquisition]] = {}
 #: At the exit of the interpreter, a run may take so long to be finished.
 _EXIT_SECONDS = 120.0
+_append = _core.Acquisition.append
 
 
 class _Attributes(MutableMapping[str, Any]):
@@ -109,10 +112,58 @@ class Acquisition(_core.Acquisition):
         self.config = config
         self._attribute_values: dict[str, Any] = {}
         self._attribute_lock = threading.Lock()
+        self._outer = OuterAxes(config["dims"], config.get("acquisition_order"), len(self.frame_shape))
         # Where the array is found once the run has ended.
         place = name or config.get("key")
         self._stored_at = f"{path}/{place}" if place else path
         _open[id(self)] = weakref.ref(self)
+
+    if not TYPE_CHECKING:  # What the base takes, but with its keywords unread: to list them here takes a microsecond.
+
+        def append(self, image, **options):
+            """Copy one frame, or a stack of them, into the ring, and commit them under the next numbers.
+
+            Leading axes are taken as they lie, the last of them the fastest: their order is that of acquisition. With
+            ``acquisition_order=["t", "z", "c"]``, a stack is of shape ``(z, c, y, x)`` or ``(t, z, c, y, x)``, in
+            whatever order the array is stored. A single one is of frames in the order in which they come.
+
+            Parameters
+            ----------
+            image : array_like
+                Anything with a buffer or DLPack (numpy, bytes, memoryview, torch, …) of shape ``(y, x)`` or
+                ``(…, y, x)``, of exactly the array's type. Rows may be apart, as in a slice; any other order of the
+                pixels is copied twice. Without a shape of its own (one dimension), whole frames that follow each other.
+            number : int, optional
+                The first frame's number, counted from 0 in acquisition order. By default one more than the largest so
+                far.
+            offset : (int, int), optional
+                Row and column at which frames that are smaller than the image stand in it; around them is the fill
+                value. Needs ``record_roi``, by which the record of each frame says where it stands.
+            device_timestamp, host_timestamp : int or sequence of int, optional
+                The device's own time, and nanoseconds since 1970; one for each frame, or one for all.
+            timeout : float, optional
+                Seconds to wait for free buffers at most. By default as the configuration's ``ring_full`` says.
+            **fields
+                Values of the configured record fields, for each frame or for all.
+
+            Returns
+            -------
+            int
+                How many frames were taken: all, or with ``ring_full="drop-newest"`` those that the ring had room for.
+
+            Raises
+            ------
+            FrameTypeError, FrameError
+                Pixels of another type, or in no whole frames; leading axes that are as long as those of acquisition, in
+                another order.
+            RingFull
+                No buffer became free in time. Its ``taken`` says how many frames were taken before.
+            """
+            if self._outer.may_be_mixed_up:
+                self._outer.check(image)
+            return _append(self, image, **options)
+
+        append.__signature__ = inspect.signature(_append)
 
     def append_interleaved(self, image: npt.ArrayLike, **options: Any) -> int:
         """Copy pictures whose pixels have several samples, as RGB has them, a frame for each sample.

@@ -202,3 +202,64 @@ def test_bytes_in_pieces(start: Start, tmp_path: Path) -> None:
         acq.append_bytes(memoryview(data)[:100])
         assert acq.pending_bytes == 100
     np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr"), stack)
+
+
+def outer_run(start: Start, order: list[str] | None = None, path: str = "run.ome.zarr", **fields: object) -> object:
+    dims = [sw.time(), sw.channel(2), sw.z(4), sw.y(16), sw.x(24)]
+    return start(path, dims=dims, acquisition_order=order or [], **fields)
+
+
+@pytest.mark.parametrize(
+    ("order", "shape", "right"),
+    [
+        (["t", "z", "c"], (2, 4), (1, 0, 2, 3)),
+        (["t", "z", "c"], (3, 2, 4), (0, 2, 1, 3, 4)),
+        (["t", "z", "c"], (1, 2, 4), (0, 2, 1, 3, 4)),
+        (["t", "z", "c"], (2, 1, 4), (1, 2, 0, 3, 4)),
+        (None, (4, 2), (1, 0, 2, 3)),
+        (None, (4, 2, 5), (2, 1, 0, 3, 4)),
+        # The slowest of them, which may be a part.
+        (["t", "z", "c"], (2, 3), (1, 0, 2, 3)),
+    ],
+)
+def test_leading_axes_in_another_order_are_refused(
+    start: Start, tmp_path: Path, order: list[str] | None, shape: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    count = int(np.prod(shape))
+    stack = np.stack([picture(number) for number in range(count)]).reshape(*shape, 16, 24)
+    with outer_run(start, order) as acq:
+        for given in (stack, memoryview(stack), OnlyDlpack(stack), np.asfortranarray(stack)):
+            with pytest.raises(sw.FrameError) as refused:
+                acq.append(given, number=0)
+            assert f"np.transpose(image, {right})" in str(refused.value)
+            assert "order of acquisition is (" in str(refused.value)
+        assert acq.append(np.transpose(stack, right)) == count
+
+
+def test_leading_axes_in_the_order_of_acquisition_are_right(start: Start, tmp_path: Path) -> None:
+    volume = np.stack([picture(number) for number in range(24)]).reshape(3, 2, 4, 16, 24)
+    with outer_run(start) as acq:
+        assert acq.append(volume) == 24
+    np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr"), volume)
+    with outer_run(start, ["t", "z", "c"], "zc.ome.zarr") as acq:
+        assert acq.append(volume[:1].swapaxes(1, 2)) == 8
+        assert acq.append(volume[1].swapaxes(0, 1)[:2]) == 4
+        # Along one axis, and along axes that are none of the run's.
+        assert acq.append(volume[1].swapaxes(0, 1)[2:].reshape(4, 16, 24)) == 4
+        assert acq.append(volume[2].swapaxes(0, 1).reshape(2, 2, 2, 16, 24)) == 8
+    np.testing.assert_array_equal(stored(tmp_path / "zc.ome.zarr"), volume)
+
+
+def test_leading_axes_of_pictures_and_of_images_of_a_dataset(start: Start, tmp_path: Path) -> None:
+    dims = [sw.time(), sw.dim("p", 2), sw.z(4), sw.channel(3), sw.y(16), sw.x(24)]
+    for name, fields in [("rgb", {"pixel_format": "rgb"}), ("planes", {})]:
+        with start(f"{name}.ome.zarr", dims=dims, **fields) as acq:
+            with pytest.raises(sw.FrameError, match=r"acquisition is \((t, )?p, z"):
+                acq.append_interleaved(np.zeros((4, 2, 16, 24, 3), "u2"))
+            assert acq.append_interleaved(np.zeros((2, 4, 16, 24, 3), "u2")) == 24
+    with sw.create_dataset(tmp_path / "both.zarr") as both:
+        fields = {"dims": [sw.time(), sw.channel(2), sw.z(4), sw.y(16), sw.x(24)], "ring_bytes": 1 << 16, "sync": False}
+        image = both.acquisition("left", fields, dtype="u2")
+        with pytest.raises(sw.FrameError, match=r"\(c, z\)"):
+            image.append(np.zeros((4, 2, 16, 24), "u2"))
+        assert image.append(np.zeros((2, 4, 16, 24), "u2")) == 8
