@@ -42,6 +42,7 @@ from shardwright._errors import (
     Unfinished,
     UnsupportedError,
 )
+from shardwright._fields import ConfigFields
 from shardwright._offline import (
     Report,
     StoredArray,
@@ -63,6 +64,7 @@ __all__ = [
     "Acquisition",
     "Channel",
     "ConfigError",
+    "ConfigFields",
     "Dataset",
     "Dim",
     "EndedError",

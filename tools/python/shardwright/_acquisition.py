@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardwright import _core
-from shardwright._config import Config, ConfigFields, config_document
+from shardwright._config import Config, ConfigFields, called, config_document, plain
 from shardwright._errors import Error, FrameError
 from shardwright._frames import OuterAxes
 from shardwright._plate import Plate
@@ -50,7 +50,7 @@ class _Attributes(MutableMapping[str, Any]):
         return self._values[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        document = json.dumps(value, default=_plain)
+        document = json.dumps(value, default=plain)
         with self._acquisition._attribute_lock:
             self._acquisition._set_attribute(key, document)
             self._values[key] = value
@@ -67,15 +67,6 @@ class _Attributes(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(self._values)
-
-
-def _plain(value: Any) -> Any:
-    for convert in ("tolist", "isoformat", "as_posix"):
-        if hasattr(value, convert):
-            return getattr(value, convert)()
-    if isinstance(value, set | frozenset | tuple):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is nothing that JSON knows")
 
 
 class Acquisition(_core.Acquisition):
@@ -102,7 +93,8 @@ class Acquisition(_core.Acquisition):
         cls, path: str, config: dict[str, Any], dataset: _core.Dataset | None = None, name: str | None = None
     ) -> Acquisition:
         """Start a run. Use ``create``."""
-        return super().__new__(cls, path, json.dumps(config), dataset, name)
+        make = super().__new__
+        return called(lambda text: make(cls, path, text, dataset, name), config)
 
     def __init__(
         self, path: str, config: dict[str, Any], dataset: _core.Dataset | None = None, name: str | None = None
@@ -353,8 +345,8 @@ def create(path: str | PathLike[str], config: Config | None = None, **fields: Un
     config : dict, JSON text, TOML text, or path to a .json or .toml file, optional
         The configuration.
     **fields
-        Its fields by keyword, which replace those of ``config``. ``dims`` has no default: the dimensions in storage
-        order, slowest first, the last two the rows and columns of a frame.
+        Its fields by keyword, which replace those of ``config``: ``shardwright.ConfigFields`` lists them. ``dims`` has
+        no default: the dimensions in storage order, slowest first, the last two the rows and columns of a frame.
 
     Returns
     -------
@@ -472,5 +464,7 @@ def create_dataset(
     ...     with dataset.acquisition("B/3/0", dims=dims, dtype="u2") as acq:
     ...         acq.append(image)
     """
+    if plate is None:
+        return Dataset(fspath(path), overwrite)
     document = dataclasses.asdict(plate) if isinstance(plate, Plate) else plate
-    return Dataset(fspath(path), overwrite, None if document is None else json.dumps(document))
+    return called(lambda text: Dataset(fspath(path), overwrite, text), document, "plate")

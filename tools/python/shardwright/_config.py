@@ -5,61 +5,23 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from shardwright._dims import Channel, Dim, _compressor
 from shardwright._errors import ConfigError
+from shardwright._fields import ConfigFields
 
-__all__ = ["ConfigFields", "config_document"]
+__all__ = ["ConfigFields", "called", "config_document", "options_document", "plain"]
 
-
-class ConfigFields(TypedDict, total=False):
-    """The fields of a configuration; the Rust documentation of ``Config`` has the details of each."""
-
-    dims: Sequence[Dim | Mapping[str, Any]]
-    dtype: npt.DTypeLike
-    dialect: str
-    acquisition_order: Sequence[str]
-    codec: str | Mapping[str, Any]
-    placement: str
-    index_location: str
-    index_checksum: bool
-    volume: Mapping[str, Any]
-    storage: str
-    fill_value: float | str
-    skip_empty_chunks: bool
-    ring_bytes: int
-    frame_layout: Mapping[str, int] | None
-    pixel_format: str
-    unused_low_bits: int
-    orientation: Mapping[str, bool | str] | int
-    ring_full: str | float | Mapping[str, Any] | None
-    leap_max: int
-    workers: int
-    affinity: Sequence[int]
-    sync: bool
-    checkpoint_every: float | Mapping[str, int]
-    record_fields: Mapping[str, npt.DTypeLike] | Sequence[Mapping[str, Any]]
-    record_roi: bool
-    channels: Sequence[str | Channel | Mapping[str, Any]]
-    name: str | None
-    key: str | None
-    bare: bool
-    ome: str
-    overwrite: bool
-    guard_maps: bool
-    manifest: Sequence[str]
-    pyramid: str | Mapping[str, Any] | None
-    plate_acquisition: int | None
-    label: Mapping[str, Any] | None
-    part: Mapping[str, Any] | None
+_Result = TypeVar("_Result")
 
 
 Config = Mapping[str, Any] | str | PathLike[str]
@@ -69,7 +31,88 @@ def config_document(config: Config | None, fields: Mapping[str, Any]) -> dict[st
     """Return the JSON document of a configuration and the keywords that replace parts of it."""
     document = dict(_read(config))
     document.update(fields)
-    return {name: _field(name, value) for name, value in document.items()}
+    return {name: _converted(_CONVERSIONS, name, value) for name, value in document.items()}
+
+
+def options_document(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON document of options of an operation."""
+    return {name: _converted(_OPTIONS, name, value) for name, value in options.items()}
+
+
+def called(call: Callable[[str], _Result], document: Mapping[str, Any], within: str | None = None) -> _Result:
+    """Call the engine with a document as JSON. What it says of a place in that text is said of the field there.
+
+    Of a document that is the value of a field itself, ``within`` is the name of that.
+    """
+    pieces = {name: f"{json.dumps(name)}: {_json(name, value)}" for name, value in document.items()}
+    try:
+        return call("{" + ", ".join(pieces.values()) + "}")
+    except ConfigError as error:
+        found = re.fullmatch(r"(.*) at line 1 column (\d+)", str(error), re.DOTALL)
+        if error.field is None and found is not None:
+            name = _name_at(pieces, int(found[2]))
+            text = _RUST.sub(lambda word: _WORDS.get(word[1][0], "a whole number"), found[1])
+            error.field = within or name
+            if within is not None:
+                text, name = text.removeprefix(f"{within}: "), f"{within}.{name}" if name else within
+            error.args = (text if name is None or f"unknown field `{name}`" in text else f"{name}: {text}",)
+        raise
+
+
+def _name_at(pieces: Mapping[str, str], column: int) -> str | None:
+    """Return the key whose piece of the text ends at a column, counted from 1, or behind it."""
+    end = len("{")
+    for name, piece in pieces.items():
+        end += len(piece)
+        # A number ends where the comma is seen.
+        if column <= end + 1:
+            return name
+        end += len(", ")
+    return None
+
+
+#: What the engine calls the types that JSON has.
+_RUST = re.compile(r"(?<=, expected )([iu](?:8|16|32|64|size)|f64|a sequence|struct \w+)$")
+_WORDS = {"f": "a number", "a": "a list", "s": "a mapping"}
+
+
+def _json(name: str, value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, default=plain)
+    except TypeError as error:
+        raise _wrong(name, value, str(error)) from None
+    except ValueError:
+        raise _wrong(name, value, "numbers must be finite") from None
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON knows in place of an object."""
+    for convert in ("tolist", "isoformat", "as_posix"):
+        if hasattr(value, convert):
+            return getattr(value, convert)()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is nothing that JSON knows")
+
+
+def _wrong(name: str, value: Any, reason: str) -> ConfigError:
+    shown = repr(value)
+    error = ConfigError(f"{name} = {shown if len(shown) <= 100 else shown[:100] + ' …'}: {reason}")
+    error.field = name.partition("[")[0]
+    return error
+
+
+def _converted(conversions: Mapping[str, Callable[[Any], Any]], name: str, value: Any) -> Any:
+    convert = conversions.get(name)
+    if convert is None:
+        return value
+    try:
+        return convert(value)
+    except ConfigError as error:
+        error.field = error.field or name
+        raise
+    except (AttributeError, TypeError, ValueError) as error:
+        raise _wrong(name, value, _EXPECTED.get(name) or str(error)) from None
 
 
 def _read(config: Config | None) -> Mapping[str, Any]:
@@ -87,11 +130,6 @@ def _read(config: Config | None) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError("the configuration must be a table of fields")
     return document
-
-
-def _field(name: str, value: Any) -> Any:
-    convert: Callable[[Any], Any] | None = _CONVERSIONS.get(name)
-    return value if convert is None else convert(value)
 
 
 def dtype_name(dtype: npt.DTypeLike) -> str:
@@ -115,7 +153,19 @@ def dtype_name(dtype: npt.DTypeLike) -> str:
 
 
 def _dims(dims: Sequence[Dim | Mapping[str, Any]]) -> list[Any]:
-    return [dim._document() if isinstance(dim, Dim) else dict(dim) for dim in dims]
+    return [_dim(at, dim) for at, dim in enumerate(dims)]
+
+
+def _dim(at: int, dim: Dim | Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        made = dim._document() if isinstance(dim, Dim) else dict(dim)
+    except (TypeError, ValueError) as error:
+        reason = str(error) if isinstance(dim, Dim) else _EXPECTED["dims"]
+        raise _wrong(f"dims[{at}]", dim, reason) from None
+    for name in ("scale", "translation"):
+        if isinstance(made.get(name), float) and not math.isfinite(made[name]):
+            raise _wrong(f"dims[{at}]", dim, f"{name} = {made[name]}: a finite number is expected")
+    return made
 
 
 def _codec(codec: str | Mapping[str, Any]) -> Any:
@@ -151,7 +201,7 @@ def _orientation(turn: Mapping[str, bool | str] | int) -> dict[str, bool | str]:
     """Return what quarter turns are, which ``numpy.rot90`` counts as well."""
     if isinstance(turn, Mapping):
         return dict(turn)
-    turns = turn % 4
+    turns = operator.index(turn) % 4
     return {"transpose": turns % 2 == 1, "flip": ("none", "rows", "both", "columns")[turns]}
 
 
@@ -186,6 +236,33 @@ def _fill_value(value: float | str) -> Any:
     return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
+def _ome(version: str | float) -> Any:
+    return str(version) if isinstance(version, float) else version
+
+
+def _names(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+#: What would be right.
+_EXPECTED = {
+    "dims": "expected are sw.time(), sw.z(10), sw.y(2048), sw.x(2048), …, or mappings of what these have",
+    "codec": "expected is a name, as 'blosc-lz4', or what sw.codec returns",
+    "checkpoint_every": "expected are seconds",
+    "ring_full": "expected is 'block', seconds to block at most, 'drop-newest' or 'error'",
+    "orientation": "expected is a whole number of quarter turns, or {'transpose': True, 'flip': 'rows'}",
+    "record_fields": "expected are names with types, as {'stage_z': 'f8'}",
+    "channels": "expected are labels or sw.Channel(…), as many as there are channels",
+    "fill_value": "expected is a number, 'NaN', 'Infinity' or '-Infinity'",
+    "pyramid": "expected is a method (mean, median, min, max, decimate, mode), or {'method': 'mean', 'levels': 3}",
+    "acquisition_order": "expected are names of dimensions",
+    "affinity": "expected are numbers of cores",
+    "manifest": "expected are some of manifest, inlined, kerchunk",
+    "only": "expected is a list of keys",
+    "skip": "expected is a list of keys",
+    "forms": "expected are some of manifest, inlined, kerchunk",
+}
+
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "dims": _dims,
     "dtype": dtype_name,
@@ -198,6 +275,14 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "fill_value": _fill_value,
     "acquisition_order": list,
     "affinity": list,
-    "manifest": list,
+    "manifest": _names,
+    "ome": _ome,
     "pyramid": _pyramid,
+}
+_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "codec": _codec,
+    "forms": _names,
+    "ome": _ome,
+    "only": _names,
+    "skip": _names,
 }

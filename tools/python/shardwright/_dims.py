@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from shardwright._errors import ConfigError
 
 __all__ = ["Channel", "Dim", "blosc", "channel", "codec", "dim", "gzip", "time", "x", "y", "z", "zstd"]
 
 _Kind = Literal["time", "channel", "space", "other"]
 _Scale = float | tuple[float, str | None] | None
+_Translation = float | tuple[float, str | None]
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def dim(
     chunk: int = 0,
     shard: int = 0,
     scale: _Scale = None,
-    translation: float = 0.0,
+    translation: _Translation = 0.0,
 ) -> Dim:
     """Make a dimension of any name and meaning: positions, angles, …
 
@@ -79,15 +83,44 @@ def dim(
         Elements of a chunk and of a shard; 0 chooses.
     scale : float or (float, str), optional
         The distance between neighbours, and its unit.
-    translation : float
-        Where the centre of the first element is, in that unit.
+    translation : float or (float, str)
+        Where the centre of the first element is, in that unit; or with the unit, which must be the same.
+
+    Raises
+    ------
+    ConfigError
+        For a scale or a translation that is neither, and for two units.
     """
-    distance, unit = scale if isinstance(scale, tuple) else (scale, None)
-    return Dim(name, kind, size, chunk, shard, 1.0 if distance is None else distance, unit, translation)
+    distance, unit = _measure(name, "scale", scale)
+    place, place_unit = _measure(name, "translation", translation)
+    if place_unit is not None and unit not in (None, place_unit):
+        text = f"dimension {name}: translation = {translation!r}: its unit must be that of the scale, {unit!r}"
+        raise _config_error(text)
+    made = 1.0 if distance is None else distance
+    return Dim(name, kind, size, chunk, shard, made, place_unit if unit is None else unit, place or 0.0)
+
+
+def _measure(name: str, what: str, value: _Scale) -> tuple[float | None, str | None]:
+    """Return a number and its unit."""
+    number, unit = value if isinstance(value, tuple | list) and len(value) == 2 else (value, None)
+    try:
+        finite = number is None or math.isfinite(number)
+    except TypeError:
+        finite = False
+    if not finite or not (unit is None or isinstance(unit, str)):
+        text = f"dimension {name}: {what} = {value!r}: expected is a finite number, or (number, unit)"
+        raise _config_error(text)
+    return number, unit
+
+
+def _config_error(text: str) -> ConfigError:
+    error = ConfigError(text)
+    error.field = "dims"
+    return error
 
 
 def time(
-    size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0
+    size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: _Translation = 0.0
 ) -> Dim:
     """Time, ``t``; without a size as many frames as arrive. See ``dim``."""
     return dim("t", size, kind="time", chunk=chunk, shard=shard, scale=scale, translation=translation)
@@ -99,18 +132,18 @@ def channel(size: int, *, chunk: int = 0, shard: int = 0) -> Dim:
 
 
 def z(
-    size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0
+    size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: _Translation = 0.0
 ) -> Dim:
     """Depth, ``z``. See ``dim``."""
     return dim("z", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 
 
-def y(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0) -> Dim:
+def y(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: _Translation = 0.0) -> Dim:
     """Make the rows of a frame, ``y``. See ``dim``."""
     return dim("y", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 
 
-def x(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0) -> Dim:
+def x(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: _Translation = 0.0) -> Dim:
     """Make the columns of a frame, ``x``. See ``dim``."""
     return dim("x", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardwright import _core
-from shardwright._config import _codec
+from shardwright._config import called, options_document
 from shardwright._errors import ConfigError, ExistsError
 from shardwright._progress import of_bytes
 from shardwright._summary import table
@@ -128,9 +128,10 @@ def repack(
         ``volume``, ``memory_bytes``, ``workers``, ``sync``, ``reflink``, ``incomplete``, ``space_check``.
     """
     if codec is not None:
-        options["codec"] = _codec(codec)
+        options["codec"] = codec
     with of_bytes("repack", progress) as tell:
-        return _report(_core.repack(Path(path), None if out is None else Path(out), json.dumps(options), tell))
+        target, document = None if out is None else Path(out), options_document(options)
+        return _report(called(lambda words: _core.repack(Path(path), target, words, tell), document))
 
 
 def manifest(path: StrPath, out: StrPath | None = None, *, progress: Progress = False, **options: Any) -> Report:
@@ -149,7 +150,8 @@ def manifest(path: StrPath, out: StrPath | None = None, *, progress: Progress = 
         ``overwrite``.
     """
     with of_bytes("manifest", progress) as tell:
-        return _report(_core.manifest(Path(path), None if out is None else Path(out), json.dumps(options), tell))
+        target, document = None if out is None else Path(out), options_document(options)
+        return _report(called(lambda words: _core.manifest(Path(path), target, words, tell), document))
 
 
 def pyramid(
@@ -180,7 +182,7 @@ def pyramid(
     """
     chosen = {"method": method, "levels": levels, "depth": depth, **options}
     with of_bytes("pyramid", progress) as tell:
-        return _report(_core.pyramid(Path(path), json.dumps(chosen), tell))
+        return _report(called(lambda words: _core.pyramid(Path(path), words, tell), options_document(chosen)))
 
 
 Index = int | slice | EllipsisType

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from os import PathLike
 from pathlib import Path
 from typing import Unpack
 
 from shardwright import _core
-from shardwright._config import Config, ConfigFields, config_document
+from shardwright._config import Config, ConfigFields, called, config_document
 from shardwright._offline import Progress, Report, StrPath, _report
 from shardwright._progress import of_tasks
 
@@ -58,8 +57,8 @@ def create_parts(
     ...     acq.append(image[regions[1]])
     >>> sw.finish_parts("run.ome.zarr").frames_missing
     """
-    document = json.dumps(config_document(config, fields))
-    return [(slice(*rows), slice(*columns)) for rows, columns in _core.create_parts(Path(path), document, parts, by)]
+    regions = called(lambda text: _core.create_parts(Path(path), text, parts, by), config_document(config, fields))
+    return [(slice(*rows), slice(*columns)) for rows, columns in regions]
 
 
 def finish_parts(path: StrPath, *, incomplete: bool = False, progress: Progress = False) -> Report:

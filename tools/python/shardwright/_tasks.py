@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-import json
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shardwright import _core
-from shardwright._config import _codec
+from shardwright._config import called, options_document
 from shardwright._errors import ExistsError
 from shardwright._offline import Progress, Report, StrPath, _report, _verified
 from shardwright._progress import of_tasks
@@ -53,9 +52,9 @@ def plan_repack(
         ``tasks``, how many there are, and ``notes``, sentences on what is worth knowing of the result.
     """
     if codec is not None:
-        options["codec"] = _codec(codec)
-    words, source, target = json.dumps(options), Path(path).absolute(), Path(out).absolute()
-    return _written(file, overwrite, lambda partial: _core.plan_repack(source, target, partial, words))
+        options["codec"] = codec
+    source, target = Path(path).absolute(), Path(out).absolute()
+    return _written(file, overwrite, lambda partial, words: _core.plan_repack(source, target, partial, words), options)
 
 
 def plan_verify(path: StrPath, file: StrPath, *, overwrite_tasks: bool = False) -> Report:
@@ -79,7 +78,7 @@ def plan_verify(path: StrPath, file: StrPath, *, overwrite_tasks: bool = False) 
         ``tasks``, how many there are, and ``notes``.
     """
     source = Path(path).absolute()
-    return _written(file, overwrite_tasks, lambda partial: _core.plan_verify(source, partial))
+    return _written(file, overwrite_tasks, lambda partial, _: _core.plan_verify(source, partial), {})
 
 
 def plan_pyramid(
@@ -111,9 +110,8 @@ def plan_pyramid(
     Report
         ``tasks``, how many there are, and ``notes``, sentences on what is worth knowing of the result.
     """
-    words = json.dumps({"method": method, "levels": levels, "depth": depth, **options})
-    source = Path(path).absolute()
-    return _written(file, overwrite_tasks, lambda partial: _core.plan_pyramid(source, partial, words))
+    chosen, source = {"method": method, "levels": levels, "depth": depth, **options}, Path(path).absolute()
+    return _written(file, overwrite_tasks, lambda partial, words: _core.plan_pyramid(source, partial, words), chosen)
 
 
 def plan_manifest(
@@ -137,17 +135,20 @@ def plan_manifest(
     Report
         ``tasks``, how many there are, and ``notes``.
     """
-    words, source = json.dumps(options), Path(path).absolute()
-    target = None if out is None else Path(out).absolute()
-    return _written(file, overwrite_tasks, lambda partial: _core.plan_manifest(source, target, partial, words))
+    source, target = Path(path).absolute(), None if out is None else Path(out).absolute()
+    return _written(
+        file, overwrite_tasks, lambda partial, words: _core.plan_manifest(source, target, partial, words), options
+    )
 
 
-def _written(file: StrPath, overwrite: bool, plan: Callable[[Path], tuple[int, list[str]]]) -> Report:
+def _written(
+    file: StrPath, overwrite: bool, plan: Callable[[Path, str], tuple[int, list[str]]], options: Mapping[str, Any]
+) -> Report:
     """Let ``plan`` write a file that gets its name when it is whole, unless another plan has it."""
-    target = Path(file)
+    target, document = Path(file), options_document(options)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
     try:
-        tasks, notes = plan(partial)
+        tasks, notes = called(lambda words: plan(partial, words), document)
         if not overwrite and target.exists():
             if not filecmp.cmp(partial, target, shallow=False):
                 *others, last = [str(path) for path in (target, *_left(target))]
