@@ -20,7 +20,7 @@ import numpy.typing as npt
 from shardwright import _core
 from shardwright._config import Config, ConfigFields, called, config_document, plain
 from shardwright._errors import Error, FrameError
-from shardwright._frames import OuterAxes
+from shardwright._frames import OuterAxes, number_error, offset_of
 from shardwright._plate import Plate
 from shardwright._progress import Bar
 from shardwright._summary import Latency, Stats, Summary
@@ -147,13 +147,20 @@ class Acquisition(_core.Acquisition):
             ------
             FrameTypeError, FrameError
                 Pixels of another type, or in no whole frames; leading axes that are as long as those of acquisition, in
-                another order.
+                another order; an offset that is no place in the image.
+            FrameNumberError
+                A number that came before, comes too late, or lies beyond the array.
             RingFull
                 No buffer became free in time. Its ``taken`` says how many frames were taken before.
             """
             if self._outer.may_be_mixed_up:
                 self._outer.check(image)
-            return _append(self, image, **options)
+            if options.get("offset") is not None:
+                options["offset"] = offset_of(options["offset"])
+            try:
+                return _append(self, image, **options)
+            except OverflowError:
+                raise number_error(options.get("number")) from None
 
         append.__signature__ = inspect.signature(_append)
 

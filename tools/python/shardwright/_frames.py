@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from shardwright._errors import FrameError
+from shardwright._errors import FrameError, FrameNumberError
 
-__all__ = ["OuterAxes"]
+__all__ = ["OuterAxes", "number_error", "offset_of"]
 
 
 class OuterAxes:
@@ -62,6 +63,24 @@ class OuterAxes:
             f"and so are leading axes taken; those of this array look like ({', '.join(of)}): append "
             f"np.transpose(image, {tuple(axes)}), or frames along one axis, in the order in which they come"
         )
+
+
+def offset_of(offset: Any) -> tuple[int, int]:
+    """Return the row and the column of an offset."""
+    try:
+        row, column = map(operator.index, offset)
+    except (TypeError, ValueError):
+        row = column = -1
+    if min(row, column) < 0 or max(row, column) >= 1 << 63:
+        raise FrameError(f"offset = {offset!r}: expected are a row and a column of the image, as (128, 0)")
+    return row, column
+
+
+def number_error(number: Any) -> FrameNumberError:
+    """Return the exception for a number that no integer of 64 bits holds."""
+    error = FrameNumberError(f"number = {number!r}: frames are counted from 0, in at most 64 bits")
+    error.number = number
+    return error
 
 
 def _match(lengths: Sequence[int], sizes: Sequence[int | None]) -> list[int] | None:

@@ -30,7 +30,7 @@ def test_a_part_stands_at_its_offset(start: Start, tmp_path: Path) -> None:
     small, wide = picture(1, (3, 5)), picture(2, (4, 24))
     stack = np.stack([picture(number, (2, 2)) for number in (3, 4)])
     with start(fill_value=FILL, record_roi=True, record_fields={"gain": "u1"}) as acq:
-        assert acq.append(small, offset=(2, 19), gain=3) == 1
+        assert acq.append(small, offset=np.array([2, 19]), gain=3) == 1
         assert acq.append(wide, offset=(12, 0), timeout=10) == 1
         # Cut out of a larger image, and in an order that has to be changed first.
         assert acq.append(picture(0)[5:8, 7:12], offset=(0, 0)) == 1
@@ -72,8 +72,14 @@ def test_parts_that_do_not_fit_are_refused(start: Start) -> None:
                 acq.append(part, offset=offset)
             with pytest.raises(sw.FrameError, match="are no part of a frame"):
                 acq.append(part, offset=offset, number=3)
-        with pytest.raises(OverflowError):
-            acq.append(part, offset=(-1, 0))
+        for offset in [(-1, 0), (0,), (0, 0, 0), (0.5, 0), 5, "left", (1 << 64, 0)]:
+            with pytest.raises(sw.FrameError, match=r"offset = .*: expected are a row and a column") as refused:
+                acq.append(part, offset=offset)
+            assert str(offset) in str(refused.value)
+        for number in (-1, 1 << 64):
+            with pytest.raises(sw.FrameNumberError, match=f"number = {number}: frames are counted from 0") as beyond:
+                acq.append(picture(1), number=number)
+            assert beyond.value.number == number
         for flat in (part.reshape(-1), part[:0], b"0123"):
             with pytest.raises((sw.FrameError, sw.FrameTypeError)):
                 acq.append(flat, offset=(0, 0))
