@@ -243,7 +243,10 @@ class Acquisition(_core.Acquisition):
 
     @property
     def attributes(self) -> MutableMapping[str, Any]:
-        """The user's attributes of the image. What is set is in the dataset after the next checkpoint."""
+        """The user's attributes of the image. What is set is in the dataset after the next checkpoint.
+
+        ``info(path).attributes`` reads them, of an image of a dataset by ``f"{path}/{name}"``.
+        """
         return _Attributes(self)
 
     @property

@@ -29,7 +29,9 @@ Progress = bool | Callable[[int, int], object]
 
 
 class Report(dict[str, Any]):
-    """What an operation tells: a dictionary whose keys are attributes, too; a table in notebooks."""
+    """What an operation tells: a dictionary whose keys are attributes, too, as those of dictionaries in it are; a table
+    in notebooks.
+    """
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -46,16 +48,23 @@ class Report(dict[str, Any]):
 
 
 def _report(document: str) -> Report:
-    return Report(json.loads(document))
+    report: Report = json.loads(document, object_hook=Report)
+    return report
 
 
 def info(path: StrPath) -> Report:
-    """Tell what a dataset holds: arrays, shapes, codecs, sizes, whether it is complete.
+    """Tell what a dataset holds: arrays, shapes, codecs, sizes, attributes, whether it is complete.
 
     Parameters
     ----------
     path : path-like
         A dataset, a group or an array, of any dialect.
+
+    Returns
+    -------
+    Report
+        ``arrays``, ``attributes``, ``complete``, ``notes``. Attributes are those of the group, or the array, that is at
+        the path: what ``Acquisition.attributes`` was given, beside ``ome`` and ``shardwright``.
     """
     return _report(_core.info(Path(path)))
 
@@ -227,7 +236,7 @@ class StoredArray(_core.StoredArray):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The user's attributes of the array."""
+        """The attributes of the array alone, from its own document. Those of a run are the image's: see ``info``."""
         attributes: dict[str, Any] = json.loads(self._attributes())
         return attributes
 

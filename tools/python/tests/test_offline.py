@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import threading
 import time
@@ -151,3 +153,23 @@ def test_progress_may_raise(run: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         sw.verify(run, progress=refuse)
+
+
+def test_reports_have_attributes_all_the_way_down(start: Start, tmp_path: Path) -> None:
+    with start() as acq:
+        acq.append(picture(0))
+        acq.attributes["operator"] = {"name": "Ada"}
+    told = sw.info(tmp_path / "run.ome.zarr")
+    assert told.arrays[0].notes == told["arrays"][0]["notes"] == []
+    assert told.attributes["operator"] == {"name": "Ada"}
+    assert told.attributes.operator.name == "Ada"
+    assert "operator" not in sw.open(tmp_path / "run.ome.zarr").attributes
+    with pytest.raises(AttributeError, match="the report has path, "):
+        told.arrays[0].nothing  # noqa: B018
+    again = pickle.loads(pickle.dumps(copy.deepcopy(told)))
+    assert again == told and again.arrays[0].path == "0"
+    with sw.create_dataset(tmp_path / "both.zarr") as both:
+        with both.acquisition("left", acq.config) as left:
+            left.append(picture(0))
+            left.attributes["side"] = 1
+    assert sw.info(tmp_path / "both.zarr" / "left").attributes["side"] == 1
