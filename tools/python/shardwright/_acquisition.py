@@ -351,7 +351,8 @@ def create(path: str | PathLike[str], config: Config | None = None, **fields: Un
     ----------
     path : path-like
         A folder that is made, with those on the way there: by its name, ``….ome.zarr``. Or one file, whose name ends
-        in ``.ozx``.
+        in ``.ozx``: other programs can rely on it when it is finished, not before. Room that its shards did not need
+        stays in it as holes, which count in its length and not on the disk, until ``repack`` makes another of it.
     config : dict, JSON text, TOML text, or path to a .json or .toml file, optional
         The configuration.
     **fields
@@ -456,7 +457,7 @@ def create_dataset(
     Parameters
     ----------
     path : path-like
-        A folder that is made, or a file whose name ends in ``.ozx``.
+        A folder that is made, or a file whose name ends in ``.ozx``, of which ``create`` tells more.
     overwrite : bool
         Replace a dataset that is in the way. Anything else is never replaced.
     plate : Plate or mapping, optional
