@@ -51,9 +51,8 @@ impl FoundArchive {
         };
         let entries = newest(&file, found, uuid, named.as_ref()).map_err(failed)?;
         let shown = entries.iter().map(|(name, found)| {
-            let FoundEntry { header_at, header } = found;
-            let content = header.content;
-            let entry = Entry { content, stored_bytes: content.len, method: Method::Stored, header_at: *header_at };
+            let FoundEntry { header_at, content, .. } = *found;
+            let entry = Entry { content, stored_bytes: content.len, method: Method::Stored, header_at };
             (name.clone(), entry)
         });
         let shown = OpenArchive::new(file, shown.collect(), len);
@@ -102,7 +101,7 @@ fn scan(file: &File, len: u64) -> io::Result<Vec<FoundEntry>> {
                     // A kill may have left no more of it than its header, and others may stand in its place by now.
                     Kind::Whole => at + PAGE,
                 };
-                found.push(FoundEntry { header_at: at, header });
+                found.push(FoundEntry { header_at: at, content: header.content, header });
                 next
             }
             None => at + PAGE,
@@ -134,7 +133,7 @@ fn newest(
 ) -> io::Result<BTreeMap<String, FoundEntry>> {
     let mut entries: BTreeMap<String, FoundEntry> = BTreeMap::new();
     for entry in found.into_iter().filter(|entry| entry.header.origin.archive == uuid) {
-        let FoundEntry { header_at, header } = &entry;
+        let FoundEntry { header_at, header, .. } = &entry;
         let is_newer = |known: &FoundEntry| known.header.origin.serial < header.origin.serial;
         let counts = match (header.origin.kind, named) {
             (Kind::Growing | Kind::Closed, _) => true,
@@ -147,7 +146,7 @@ fn newest(
     }
     // What was written since its header need not have changed its length.
     for entry in entries.values_mut().filter(|entry| entry.header.origin.kind == Kind::Growing) {
-        entry.header.content.crc32 = crc32_at(file, entry.data_at(), entry.header.content.len)?;
+        entry.content.crc32 = crc32_at(file, entry.data_at(), entry.content.len)?;
     }
     Ok(entries)
 }

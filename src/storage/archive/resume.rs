@@ -19,6 +19,8 @@ use crate::fs::system::FileExt;
 pub(crate) struct FoundEntry {
     pub(crate) header_at: u64,
     pub(crate) header: Header,
+    /// What is there, of which the header may tell something older.
+    pub(crate) content: Content,
 }
 
 impl FoundEntry {
@@ -82,12 +84,12 @@ impl Archive {
 }
 
 fn entry(found: &FoundEntry) -> Entry {
-    let FoundEntry { header_at, header: Header { bytes, content, origin, .. } } = found;
+    let FoundEntry { header_at, header: Header { bytes, content: said, origin, .. }, content } = found;
     Entry {
         // What it had beside at first may be another's by now.
         room: content.len.next_multiple_of(PAGE).min(origin.room),
         // Whether the directory names it or not: it is not to be written over.
-        named: Some(*content),
+        named: Some(*said),
         ..Entry::new(origin.serial, origin.kind, *header_at, *bytes, origin.room, *content)
     }
 }

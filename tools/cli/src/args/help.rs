@@ -129,7 +129,7 @@ pub(super) fn run_task() -> String {
             (0, "done, or done before"),
             (1, "failed otherwise"),
             (2, "the command line is wrong, or asks for something impossible"),
-            (3, "the input is damaged, not supported, or not as planned, or something is in the way"),
+            (3, "the input is damaged or not as planned, or something is in the way"),
             (75, "try again: a full disk, another system error, an input not made yet"),
             (130, "interrupted by Ctrl-C or SIGTERM; what is finished stays"),
         ],
