@@ -4,7 +4,7 @@ use super::{Downsampler, Method};
 use crate::dtype::Dtype;
 use crate::pixels::Plane;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Halver {
     downsampler: Downsampler,
     /// Whether rows and columns are halved.

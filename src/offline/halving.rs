@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::downsample::{Downsampler, Method};
+use crate::downsample::Method;
+use crate::downsample::halver::Halver;
 use crate::dtype::Dtype;
 use crate::error::Result;
 use crate::format;
@@ -16,16 +17,18 @@ const BAND_ROWS: usize = 64;
 /// How the pixels of one level become those of the next.
 #[derive(Debug)]
 pub(crate) struct Halving {
-    downsampler: Downsampler,
+    /// It keeps rows while it works: each thread takes one of its own.
+    halver: Halver,
     element_bytes: usize,
-    /// 2 for each dimension that is halved, 1 for the others: the last two, unless they are one pixel long, and perhaps
-    /// the one before.
+    /// 2 for each dimension that is halved, 1 for the others: of the last two those that are not kept, unless they are
+    /// one pixel long, and perhaps the one before.
     factors: Vec<u64>,
 }
 
 impl Halving {
     pub(crate) fn new(method: Method, dtype: Dtype, factors: &[u64]) -> Self {
-        Self { downsampler: Downsampler::new(method, dtype), element_bytes: dtype.size(), factors: factors.to_vec() }
+        let halved = [2, 1].map(|back| nth_last(factors, back) == 2);
+        Self { halver: Halver::new(method, dtype, halved), element_bytes: dtype.size(), factors: factors.to_vec() }
     }
 
     /// This many pixels become one.
@@ -67,31 +70,33 @@ impl Halving {
 
     /// Makes a box of `to` elements of one of `from`.
     fn halve(&self, whole: &[u8], from: &[u64], to: &[u64], out: &mut [u8]) {
-        let dims = from.len();
-        let length = |shape: &[u64], back: usize| dims.checked_sub(back).map_or(1, |dim| shape[dim] as usize);
+        let length = |shape: &[u64], back: usize| nth_last(shape, back) as usize;
         let (rows, columns) = (length(from, 2), length(from, 1));
         let out_row_bytes = length(to, 1) * self.element_bytes;
         let plane_bytes = rows * columns * self.element_bytes;
-        let (depth, out_depth, factor) = (length(from, 3), length(to, 3), length(&self.factors, 3));
+        let (depth, out_depth, planes_of_one) = (length(from, 3), length(to, 3), length(&self.factors, 3));
+        let band_rows = length(&self.factors, 2) * BAND_ROWS;
         let plane = |at: usize, row: usize| Plane {
             pixels: &whole[at * plane_bytes + row * columns * self.element_bytes..][..],
             row_stride: columns * self.element_bytes,
-            rows: (rows - row).min(2 * BAND_ROWS),
+            rows: (rows - row).min(band_rows),
             columns,
         };
         let planes = out.par_chunks_mut(length(to, 2) * out_row_bytes).enumerate();
         planes.for_each(|(at, out)| {
-            let z = at % out_depth * factor;
+            let z = at % out_depth * planes_of_one;
             let first = at / out_depth * depth + z;
-            let is_pair = factor == 2 && z + 1 < depth;
-            out.par_chunks_mut(BAND_ROWS * out_row_bytes).enumerate().for_each(|(band, out)| {
-                let row = 2 * band * BAND_ROWS;
-                if is_pair {
-                    self.downsampler.two_planes([plane(first, row), plane(first + 1, row)], out, out_row_bytes);
-                } else {
-                    self.downsampler.plane(plane(first, row), out, out_row_bytes);
-                }
+            let count = planes_of_one.min(depth - z);
+            let bands = out.par_chunks_mut(BAND_ROWS * out_row_bytes).enumerate();
+            bands.for_each_with(self.halver.clone(), |halver, (band, out)| {
+                let planes = [first, first + count - 1].map(|at| plane(at, band * band_rows));
+                halver.halve(&planes[..count], out);
             });
         });
     }
+}
+
+/// The number of a dimension counted from the last, which is 1; 1 where there is none.
+fn nth_last(numbers: &[u64], back: usize) -> u64 {
+    numbers.len().checked_sub(back).map_or(1, |dim| numbers[dim])
 }

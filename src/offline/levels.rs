@@ -59,10 +59,14 @@ pub(super) fn pairs<'a>(
 }
 
 /// By what each dimension of a level is smaller, if it is one that was halved or divided by another number.
-pub(super) fn factors(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
+fn factors(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
+    steps(finer, level).filter(|factors| factors.iter().any(|factor| *factor > 1))
+}
+
+/// The same also of one that is not smaller, as where z alone is halved and one plane has come.
+pub(super) fn steps(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
     let factor = |(finer, level): (&u64, &u64)| (1..=FACTOR_MAX).find(|factor| finer.div_ceil(*factor) == *level);
-    let factors = (finer.len() == level.len()).then(|| finer.iter().zip(level).map(factor).collect::<Option<_>>());
-    factors.flatten().filter(|factors: &Vec<u64>| factors.iter().any(|factor| *factor > 1))
+    (finer.len() == level.len()).then(|| finer.iter().zip(level).map(factor).collect()).flatten()
 }
 
 /// Whether this can be the shape of a level that this crate's writer made of an array of the shape `finest`. `extent`:

@@ -90,6 +90,15 @@ impl<'a> Multiscale<'a> {
         text(&self.0["type"]).filter(|_| is_own).and_then(|name| name.parse().ok())
     }
 
+    /// The same with all that [`describe_levels`] says of how they were made, and as many levels as there are.
+    pub(crate) fn downsampling(self, by: &str) -> Option<Downsampling> {
+        let said = &self.0["metadata"]["kwargs"];
+        let halves = |name: &str| said[name] != "never";
+        let depth = text(&said["z"]).and_then(|name| name.parse().ok()).unwrap_or_default();
+        let levels = Some(self.levels().count().saturating_sub(1).max(1));
+        Some(Downsampling { method: self.method(by)?, levels, y: halves("y"), x: halves("x"), depth })
+    }
+
     /// The levels, the finest first.
     pub(crate) fn levels(self) -> impl Iterator<Item = Dataset<'a>> {
         list(self.0, "datasets").iter().map(Dataset)

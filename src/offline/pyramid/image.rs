@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::advice;
 use super::labels;
 use super::options::{PyramidLevel, PyramidOptions};
-use crate::config::DimKind;
+use crate::config::{Depth, DimKind, Downsampling};
 use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
 use crate::format::keys::is_below;
@@ -161,6 +161,7 @@ impl MultiscaleImage {
         if let Some(why) = levels::misplaced(self.axes.iter().map(String::as_str), downsampling.depth) {
             return Err(Error::config("axes", self.axes.join(", "), why));
         }
+        self.check_directions(&downsampling)?;
         let depth = self.depth.as_ref().map(|lengths| levels::distances(lengths, &downsampling)).transpose();
         let depth = depth.map_err(|reason| Error::config("depth", downsampling.depth, reason))?;
         let mut shape = self.finest.shape().to_vec();
@@ -184,6 +185,23 @@ impl MultiscaleImage {
                 Ok(NewLevel { told, steps, metadata, document, dataset })
             });
         named.collect()
+    }
+
+    /// Refuses what halves nothing, or would not end.
+    fn check_directions(&self, downsampling: &Downsampling) -> Result<()> {
+        let Downsampling { levels, y, x, depth, .. } = *downsampling;
+        if y || x {
+            return Ok(());
+        }
+        if depth == Depth::Never || self.depth.is_none() {
+            let reason = "neither y nor x is halved, nor is z: no level would be smaller";
+            return Err(Error::config("pyramid.y", false, reason));
+        }
+        if levels.is_none() && self.has_open_stack() {
+            let reason = "z alone is halved, and had no end while frames came; say how many levels there are to be";
+            return Err(Error::config("levels", "not given", reason));
+        }
+        Ok(())
     }
 
     /// Whether it is one stack that had no end while frames came. Levels that were written meanwhile took each plane

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::options::{Depth, PyramidOptions};
+use super::options::{PyramidOptions, directions};
 use crate::format::keys::is_below;
 use crate::format::zarr3;
 use crate::fs::document;
@@ -30,13 +30,13 @@ pub(super) fn notes(image: &Path, levels: usize, options: &PyramidOptions) -> Ve
     let note = |name: &str| {
         let path = image.join(LABELS).join(name);
         let there = multiscales::images(&ome_of(&path)).next()?.levels().count();
-        let depth = if options.depth == Depth::Never { String::new() } else { format!(" --z {}", options.depth) };
+        let directions = directions(&options.downsampling());
         let overwrite = if there > 1 { " --overwrite" } else { "" };
         let name = below(LABELS, name);
         let (path, has) = (shell_word(&path), count(there, "level"));
         (there > 0 && there != levels + 1).then(|| {
             format!(
-                "{} has {has}, and its image gets {}: shardwright pyramid {path} --levels {levels}{depth}\
+                "{} has {has}, and its image gets {}: shardwright pyramid {path} --levels {levels}{directions}\
                  {overwrite} makes it as many",
                 quoted(name),
                 levels + 1

@@ -45,6 +45,7 @@ use crate::sync::Unpoisoned;
 use crate::words::{quoted, quoted_list};
 use image::{MultiscaleImage, NewLevel, group};
 pub(super) use level::{EarlierLevels, PlannedLevel, document_of, level};
+pub(super) use options::directions;
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 use publish::{Earlier, Publication};
 
@@ -74,8 +75,8 @@ impl Pyramid {
     /// Looks at the image of OME-Zarr 0.5 or 0.6 at `path`, or the only one below, and checks what is asked for;
     /// nothing is written yet.
     ///
-    /// Every level is made of the one before, as during an acquisition, by 2 in the last two dimensions, y and x, and
-    /// perhaps in z before them, and has the chunks, shards and codecs of level 0. Where lengths are odd, the last
+    /// Every level is made of the one before, as during an acquisition, by 2 in the last two dimensions, y and x, or
+    /// one of them, and perhaps in z before them, and has the chunks, shards and codecs of level 0. Where lengths are odd, the last
     /// pixels are made of those that are there.
     ///
     /// # Errors

@@ -14,9 +14,13 @@ pub struct PyramidOptions {
     /// How four pixels, or eight of two planes, become one. `None`: their mean, or of labels their mode, because others
     /// make values that no label has.
     pub method: Option<Method>,
-    /// The number of levels beside level 0, as far as there is something to halve in y or x. `None`: until y and x have
-    /// 256 pixels at most.
+    /// The number of levels beside level 0, as far as there is something to halve in y or x, or in z where neither is
+    /// halved. `None`: until y and x have 256 pixels at most.
     pub levels: Option<usize>,
+    /// Rows are halved, the last dimension but one: y.
+    pub y: bool,
+    /// Columns are halved, the last dimension: x.
+    pub x: bool,
     /// Whether z is halved, too: the last dimension before y and x, if it is one of space.
     pub depth: Depth,
     /// Replace levels that are there.
@@ -38,8 +42,8 @@ impl PyramidOptions {
     }
 
     pub(super) fn downsampling(&self) -> Downsampling {
-        let Self { method, levels, depth, .. } = *self;
-        Downsampling { method: method.unwrap_or_default(), levels, depth, ..Downsampling::default() }
+        let Self { method, levels, y, x, depth, .. } = *self;
+        Downsampling { method: method.unwrap_or_default(), levels, y, x, depth }
     }
 
     /// The same with the method that is usual, if nobody has chosen one.
@@ -54,6 +58,8 @@ impl Default for PyramidOptions {
         Self {
             method: None,
             levels: None,
+            y: true,
+            x: true,
             depth: Depth::default(),
             overwrite: false,
             memory_bytes: 512 << 20,
@@ -61,6 +67,14 @@ impl Default for PyramidOptions {
             sync: true,
         }
     }
+}
+
+/// The options of a call that halves the same directions.
+pub(in crate::offline) fn directions(downsampling: &Downsampling) -> String {
+    let Downsampling { y, x, depth, .. } = downsampling;
+    let z = if *depth == Depth::Never { String::new() } else { format!(" --z {depth}") };
+    let kept: Vec<&str> = [("y", y), ("x", x)].iter().filter(|(_, halved)| !**halved).map(|(name, _)| *name).collect();
+    if kept.is_empty() { z } else { format!("{z} --keep {}", kept.join(",")) }
 }
 
 /// One level that was made.

@@ -30,7 +30,8 @@ use crate::offline::array::memory::{self, on_fitting_threads};
 use crate::offline::halving::Halving;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
-use crate::offline::levels::factors;
+use crate::offline::levels::steps;
+use crate::offline::pyramid::directions;
 use crate::offline::ranges::Ranges;
 use crate::ome::multiscales::{self, Dataset, ome_of};
 use crate::words::{count, shell_word};
@@ -59,8 +60,8 @@ fn behind(root: &Path, tree: &Tree, level: &ImagePlan) -> String {
     let name = &level.image.node.name;
     let group = name.rsplit_once('/').map_or("", |(group, _)| group);
     let said = tree.group(group).and_then(|group| multiscales::images(ome_of(&group.attributes)).next());
-    let method = said.and_then(|image| image.method(multiscales::WRITER));
-    let method = method.map_or_else(String::new, |method| format!(" --method {method}"));
+    let made = said.and_then(|image| image.downsampling(multiscales::WRITER));
+    let how = made.map_or_else(String::new, |made| format!(" --method {}{}", made.method, directions(&made)));
     let levels = said.map_or(1, |image| image.levels().count().saturating_sub(1).max(1));
     let (unpacked, root) = match root.is_file() {
         true => (format!("shardwright repack {} NEW.ome.zarr, and then ", shell_word(root)), Path::new("NEW.ome.zarr")),
@@ -68,7 +69,7 @@ fn behind(root: &Path, tree: &Tree, level: &ImagePlan) -> String {
     };
     let image = if group.is_empty() { root.to_path_buf() } else { root.join(group) };
     format!(
-        "lacks {} that level 0 has; {unpacked}shardwright pyramid {}{method} --levels {levels} --overwrite makes all \
+        "lacks {} that level 0 has; {unpacked}shardwright pyramid {}{how} --levels {levels} --overwrite makes all \
          levels again",
         count(level.lacking.count(), "frame"),
         shell_word(&image)
@@ -100,8 +101,7 @@ fn making(tree: &Tree, level: &ImagePlan, finest: &ImagePlan, planned: &[ImagePl
     };
     let is_of_image = finer == *name || below.image.finest().as_ref() == Some(name);
     let dtype = node.array.dtype().number().filter(|dtype| below.image.node.array.dtype().number() == Some(*dtype))?;
-    let factors =
-        factors(&below.shape(), &level.shape()).filter(|factors| factors.iter().all(|factor| *factor <= 2))?;
+    let factors = steps(&below.shape(), &level.shape()).filter(|factors| factors.iter().all(|factor| *factor <= 2))?;
     if !is_of_image || !is_whole(below) || !node.array.metadata().chain.is_plain() || !level.image.map.has_boxes() {
         return None;
     }

@@ -46,9 +46,12 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
 
 /// What the command line asks for.
 pub(crate) fn options(args: &PyramidArgs) -> PyramidOptions {
+    let halves = |name: &str| !args.keep.iter().any(|kept| kept == name);
     PyramidOptions {
         method: args.method,
         levels: args.levels,
+        y: halves("y"),
+        x: halves("x"),
         depth: args.z,
         overwrite: args.overwrite,
         memory_bytes: args.work.memory,

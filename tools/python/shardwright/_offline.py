@@ -168,6 +168,8 @@ def pyramid(
     *,
     method: Literal["mean", "median", "min", "max", "decimate", "mode"] | None = None,
     levels: int | None = None,
+    y: bool = True,
+    x: bool = True,
     depth: Literal["never", "always", "auto"] = "never",
     progress: Progress = False,
     **options: Any,
@@ -182,6 +184,8 @@ def pyramid(
         How four pixels become one. By default their mean, or of labels their mode.
     levels : int, optional
         Levels beside level 0. By default until y and x have 256 pixels at most.
+    y, x : bool
+        Whether rows, and columns, are halved.
     depth : str
         Whether z is halved, too: the last axis before y and x, if it is one of space.
     progress : bool or callable
@@ -189,7 +193,7 @@ def pyramid(
     **options
         ``overwrite``, ``memory_bytes``, ``workers``, ``sync``.
     """
-    chosen = {"method": method, "levels": levels, "depth": depth, **options}
+    chosen = {"method": method, "levels": levels, "y": y, "x": x, "depth": depth, **options}
     with of_bytes("pyramid", progress) as tell:
         return _report(called(lambda words: _core.pyramid(Path(path), words, tell), options_document(chosen)))
 

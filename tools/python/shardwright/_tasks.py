@@ -87,6 +87,8 @@ def plan_pyramid(
     *,
     method: Literal["mean", "median", "min", "max", "decimate", "mode"] | None = None,
     levels: int | None = None,
+    y: bool = True,
+    x: bool = True,
     depth: Literal["never", "always", "auto"] = "never",
     overwrite_tasks: bool = False,
     **options: Any,
@@ -102,7 +104,7 @@ def plan_pyramid(
         The image.
     file, overwrite_tasks
         As of ``plan_verify``.
-    method, levels, depth, **options
+    method, levels, y, x, depth, **options
         As of ``pyramid``.
 
     Returns
@@ -110,7 +112,8 @@ def plan_pyramid(
     Report
         ``tasks``, how many there are, and ``notes``, sentences on what is worth knowing of the result.
     """
-    chosen, source = {"method": method, "levels": levels, "depth": depth, **options}, Path(path).absolute()
+    chosen = {"method": method, "levels": levels, "y": y, "x": x, "depth": depth, **options}
+    source = Path(path).absolute()
     return _written(file, overwrite_tasks, lambda partial, words: _core.plan_pyramid(source, partial, words), chosen)
 
 

@@ -240,6 +240,8 @@ def pyramid(
     tasks: StrPath | None = None,
     method: Literal["mean", "median", "min", "max", "decimate", "mode"] | None = None,
     levels: int | None = None,
+    y: bool = True,
+    x: bool = True,
     depth: Literal["never", "always", "auto"] = "never",
     retries: int = 3,
     window: int | None = None,
@@ -259,7 +261,7 @@ def pyramid(
     tasks : path-like, optional
         Where the file of tasks is to stay. By default it is ``PATH.pyramid.jsonl`` beside the image, and goes when the
         levels are there.
-    method, levels, depth
+    method, levels, y, x, depth
         As of ``shardwright.pyramid``.
     retries, window, memory_bytes, receipts, progress
         As of ``run``.
@@ -278,7 +280,7 @@ def pyramid(
     """
     file = Path(f"{Path(path).absolute()}.pyramid.jsonl" if tasks is None else tasks)
     with _removed_unless_run(client, file, window, tasks is None):
-        plan_pyramid(path, file, method=method, levels=levels, depth=depth, **options)
+        plan_pyramid(path, file, method=method, levels=levels, y=y, x=x, depth=depth, **options)
     result = run(
         client,
         file,

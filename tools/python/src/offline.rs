@@ -246,6 +246,8 @@ pub(crate) fn manifest(
 struct PyramidDocument {
     method: Option<String>,
     levels: Option<usize>,
+    y: bool,
+    x: bool,
     depth: String,
     overwrite: bool,
     memory_bytes: u64,
@@ -257,17 +259,17 @@ impl Default for PyramidDocument {
     fn default() -> Self {
         let usual = offline::PyramidOptions::default();
         let depth = usual.depth.name().to_owned();
-        let offline::PyramidOptions { levels, overwrite, memory_bytes, workers, sync, .. } = usual;
-        Self { method: None, levels, depth, overwrite, memory_bytes, workers, sync }
+        let offline::PyramidOptions { levels, y, x, overwrite, memory_bytes, workers, sync, .. } = usual;
+        Self { method: None, levels, y, x, depth, overwrite, memory_bytes, workers, sync }
     }
 }
 
 /// The options of levels that a JSON document has.
 pub(crate) fn pyramid_options(py: Python<'_>, document: &str) -> PyResult<offline::PyramidOptions> {
-    let PyramidDocument { method, levels, depth, overwrite, memory_bytes, workers, sync } = options(py, document)?;
+    let PyramidDocument { method, levels, y, x, depth, overwrite, memory_bytes, workers, sync } = options(py, document)?;
     let method = method.map(|method| chosen(py, &method)).transpose()?;
     let depth = chosen(py, &depth)?;
-    Ok(offline::PyramidOptions { method, levels, depth, overwrite, memory_bytes, workers, sync })
+    Ok(offline::PyramidOptions { method, levels, y, x, depth, overwrite, memory_bytes, workers, sync })
 }
 
 /// Adds smaller levels to an image; a JSON document.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use shardwright::offline::{Depth, PyramidMethod};
 
 use super::groups::{ReportArgs, TrustArgs, WorkArgs};
@@ -27,6 +28,10 @@ pub(crate) struct PyramidArgs {
     #[arg(long, value_name = "WHEN", default_value = "never")]
     #[arg(value_parser = one_of(Depth::ALL, Depth::name))]
     pub(crate) z: Depth,
+    /// Dimensions that are not halved: y or x
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(value_parser = PossibleValuesParser::new(["y", "x"]))]
+    pub(crate) keep: Vec<String>,
     /// Replace levels that are there
     #[arg(long)]
     pub(crate) overwrite: bool,
