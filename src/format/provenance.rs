@@ -135,6 +135,10 @@ impl Provenance {
         let level_frames = own.level_planes.unwrap_or(LevelFrames::same()).check();
         let level_frames =
             level_frames.ok_or_else(|| wrong(format!("level_planes {} can't be", json!(own.level_planes))))?;
+        let is_elsewhere = |name: &&str| name.is_empty() || name.contains('/') || [".", ".."].contains(name);
+        if let Some(name) = own.level_of.as_deref().filter(is_elsewhere) {
+            return Err(wrong(format!("level_of {} is no name of an array beside it", quoted(name))));
+        }
         let slots = own.slots.map(|slots| slots.check().map_err(&wrong)).transpose()?;
         let part = own.part.map(|part| part.check().map_err(&wrong)).transpose()?;
         Ok(Some(Self {

@@ -69,13 +69,18 @@ pub(super) fn steps(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
     (finer.len() == level.len()).then(|| finer.iter().zip(level).map(factor).collect()).flatten()
 }
 
-/// Whether this can be the shape of a level that this crate's writer made of an array of the shape `finest`. `extent`:
-/// how long its first dimension then is, where that is known.
-pub(super) fn fits(level: &[u64], finest: &[u64], extent: Option<u64>) -> bool {
-    let is_halved = |(level, finest): (&u64, &u64)| (0..u64::BITS).any(|times| finest.div_ceil(1 << times) == *level);
-    level.len() == finest.len()
-        && level.iter().zip(finest).all(is_halved)
-        && extent.is_none_or(|extent| level.first() == Some(&extent))
+/// Why this can't be the shape of a level that this crate's writer made of an array of the shape `finest`. `extent`: how
+/// long its first dimension then is, where that is known.
+pub(super) fn misfit(level: &[u64], finest: &[u64], extent: Option<u64>) -> Option<String> {
+    if level.len() != finest.len() {
+        return Some("the one has other dimensions than the other".to_owned());
+    }
+    if let Some(extent) = extent.filter(|extent| level.first() != Some(extent)) {
+        return Some(format!("the first number should be {extent}"));
+    }
+    let is_halved = |level: u64, finest: u64| (0..u64::BITS).any(|times| finest.div_ceil(1 << times) == level);
+    let (level, finest) = level.iter().zip(finest).find(|(level, finest)| !is_halved(**level, **finest))?;
+    Some(format!("{finest} halved, once or more, never is {level}"))
 }
 
 impl LevelPair<'_> {

@@ -112,6 +112,23 @@ pub(crate) fn levels(
     levels
 }
 
+/// The first level, by its number, that no float can say the places of in a dimension.
+pub(crate) fn overflow(levels: &[Level]) -> Option<(usize, usize)> {
+    let is_too_far = |grid: &PixelGrid, dim: usize| {
+        let place = grid.translation.as_ref().map_or(0.0, |places| places[dim]);
+        !grid.scale[dim].is_finite() || !place.is_finite()
+    };
+    let of_level = |(at, level): (usize, &Level)| {
+        (0..level.shape.len()).find(|&dim| is_too_far(&level.grid, dim)).map(|dim| (at + 1, dim))
+    };
+    levels.iter().enumerate().find_map(of_level)
+}
+
+/// What to say of that.
+pub(crate) fn too_far(dimension: &str, number: usize) -> String {
+    format!("pixels of {dimension} would be too far apart in level {number} for a 64-bit float; make fewer levels")
+}
+
 /// By what each dimension of a level is halved, or not.
 fn steps(shape: &[u64], factors: &[u64], depth: Option<Distances>, downsampling: &Downsampling) -> Vec<u64> {
     let dims = shape.len();

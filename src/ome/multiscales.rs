@@ -184,6 +184,12 @@ impl<'a> Dataset<'a> {
     pub(crate) fn path(self) -> Option<&'a str> {
         text(&self.0["path"])
     }
+
+    /// How many numbers each scale among its own transformations has.
+    pub(crate) fn scales(self) -> Vec<usize> {
+        let ways = placement::in_order(list(self.0, TRANSFORMATIONS)).into_iter();
+        ways.filter(|way| way["type"] == "scale").filter_map(|way| Some(way["scale"].as_array()?.len())).collect()
+    }
 }
 
 /// The coordinate system that an end of a transformation names. In candidates of 0.6, an end was its name.

@@ -40,6 +40,11 @@ pub(super) fn levels(config: &Config, layout: &Layout, span: u64) -> Result<Vec<
         _ => None,
     };
     let levels = ome::levels::levels(&shape, &PixelGrid::of_dims(&config.dims), depth, downsampling);
+    if let Some((number, at)) = ome::levels::overflow(&levels) {
+        let dim = &config.dims[at];
+        let reason = ome::levels::too_far(&dim.name, number);
+        return Err(Error::config("dims.scale", format_args!("{:e}", dim.scale), reason));
+    }
     Ok(levels.into_iter().map(|level| (level.clone(), of_level(config, layout, span, &level))).collect())
 }
 
@@ -219,6 +224,13 @@ mod tests {
         ] {
             let error = Plan::new(&Config { pyramid: Some(downsampling), ..config() }).unwrap_err().to_string();
             assert!(error.starts_with(blamed), "{error}");
+        }
+        for (number, scale) in [(1, 1e308), (2, 8e307)] {
+            let mut far = config();
+            far.dims[1].scale = scale;
+            let error = Plan::new(&far).unwrap_err().to_string();
+            let said = format!("dims.scale = {scale:e}: pixels of y would be too far apart in level {number} ");
+            assert!(error.starts_with(&said), "{error}");
         }
         let mut endless = Config { pyramid: Some(of_z_alone(None)), ..config() };
         endless.dims[0] = Dim::z(None);

@@ -26,9 +26,9 @@ DIRECTIONS = {
 def reduced(image, steps, method):
     """Each pixel by itself; what has no neighbour is its own."""
     steps = [1] * (image.ndim - 3) + list(steps)
-    out = np.empty([-(-length // step) for length, step in zip(image.shape, steps)], image.dtype)
+    out = np.empty([-(-length // step) for length, step in zip(image.shape, steps, strict=True)], image.dtype)
     for place in np.ndindex(*out.shape):
-        sides = zip(place, steps, image.shape)
+        sides = zip(place, steps, image.shape, strict=True)
         choices = [range(at * step, min((at + 1) * step, length)) for at, step, length in sides]
         out[place] = one([image[at] for at in itertools.product(*choices)], method)
     return out

@@ -169,6 +169,9 @@ impl MultiscaleImage {
             shape[0] = u64::MAX;
         }
         let mut levels = levels::levels(&shape, &self.grid, depth, &downsampling);
+        if let Some((number, dim)) = levels::overflow(&levels) {
+            return Err(Error::config("levels", levels.len(), levels::too_far(&self.axes[dim], number)));
+        }
         let mut length = self.finest.shape()[0];
         for level in &mut levels {
             length = length.div_ceil(level.steps[0]);

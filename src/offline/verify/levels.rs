@@ -23,9 +23,8 @@ impl CheckRun<'_> {
             let is_settled = image.own.complete || image.own.recovered;
             let (shape, of) = (level.array.shape(), of.array.shape());
             let extent = map.extent_of_level(&image.own.level_frames, of);
-            if is_settled && !levels::fits(shape, of, extent) {
-                let first = extent.map_or_else(String::new, |extent| format!("; the first number should be {extent}"));
-                let what = format!("has the shape {shape:?}, which no level of {finest} with {of:?} can have{first}");
+            if let Some(why) = levels::misfit(shape, of, extent).filter(|_| is_settled) {
+                let what = format!("has the shape {shape:?}, which no level of {finest} with {of:?} can have; {why}");
                 self.check.damage(level.array.path(), what);
                 arrays.iter_mut().filter(|array| array.path == *name).for_each(|array| array.damage += 1);
             }
@@ -34,6 +33,8 @@ impl CheckRun<'_> {
 
     /// The levels of images: their shapes, and chunks that one lacks though it is made of pixels that are there.
     pub(super) fn levels(&self, images: &HashMap<String, CheckedImage>, arrays: &mut [ArrayVerified]) -> Result<()> {
+        self.level_arrays(images, arrays);
+        self.level_entries(images);
         self.level_shapes(images, arrays);
         let tree = self.check.tree;
         let find = |name: &str| tree.array(name).map(|node| &node.array);

@@ -5,6 +5,7 @@ mod check;
 mod documents;
 mod file;
 mod found;
+mod level_documents;
 mod levels;
 mod plan;
 mod separate;

@@ -77,6 +77,8 @@ def test_pyramid_and_manifest(run: Path, tmp_path: Path) -> None:
     assert report.levels[0]["shape"] == [10, 8, 12]
     want = WANT.reshape(10, 8, 2, 12, 2).max((2, 4))
     np.testing.assert_array_equal(stored(run, report.levels[0]["path"]), want)
+    report = sw.pyramid(run, method="max", levels=1, y=False, overwrite=True)
+    np.testing.assert_array_equal(stored(run, report.levels[0]["path"]), WANT.reshape(10, 16, 12, 2).max(3))
     assert sw.manifest(run, forms=["kerchunk"]).chunks > 0
     assert (tmp_path / "run.ome.manifest.zarr" / "kerchunk.json").exists()
     with pytest.raises(sw.ConfigError):
