@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import json
 import os
 import secrets
 from collections.abc import Callable, Mapping

@@ -405,11 +405,11 @@ def open(path: StrPath) -> dask.array.Array:
 
     absolute = Path(path).absolute()
     array = _offline.open(absolute)
-    chunks = array.shard_shape or array.chunk_shape
-    chunks = [min(chunk, max(length, 1)) for chunk, length in zip(chunks, array.shape, strict=True)]
+    wanted = zip(array.shard_shape or array.chunk_shape, array.shape, strict=True)
+    chunks = tuple(min(chunk, max(length, 1)) for chunk, length in wanted)
     name = f"shardwright-{uuid.uuid4().hex}"
-    stored = _Stored(str(absolute), name, tuple(array.shape), array.dtype)
-    return dask.array.from_array(stored, tuple(chunks), name=name, lock=False, asarray=False, fancy=False)
+    stored = _Stored(str(absolute), name, array.shape, array.dtype)
+    return dask.array.from_array(stored, chunks, name=name, lock=False, asarray=False, fancy=False)
 
 
 class _Stored:
