@@ -434,7 +434,9 @@ pub(crate) fn stay_on_core(id: usize) {
 
 /// Makes the names in a folder last.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    // That of a bare name has none.
+    let folder = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    File::open(folder)?.sync_all()
 }
 
 /// Tells the scheduler that this thread is after throughput: when another wakes it, it must not push that one off its

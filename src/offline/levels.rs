@@ -69,8 +69,8 @@ pub(super) fn steps(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
     (finer.len() == level.len()).then(|| finer.iter().zip(level).map(factor).collect()).flatten()
 }
 
-/// Why this can't be the shape of a level that this crate's writer made of an array of the shape `finest`. `extent`: how
-/// long its first dimension then is, where that is known.
+/// Why this can't be the shape of a level that this crate's writer made of an array of the shape `finest`. `extent`:
+/// how long its first dimension then is, where that is known.
 pub(super) fn misfit(level: &[u64], finest: &[u64], extent: Option<u64>) -> Option<String> {
     if level.len() != finest.len() {
         return Some("the one has other dimensions than the other".to_owned());

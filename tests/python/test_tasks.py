@@ -220,3 +220,27 @@ def test_a_plan_makes_nothing_and_is_not_written_into_its_dataset(command, plan,
         assert within.read_text() == ""
         within.unlink()
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("operation", ["repack", "verify", "manifest"])
+def test_a_file_of_tasks_is_named_from_its_own_folder(command, plan, tmp_path, operation):
+    words = {"repack": [tmp_path / "a.zarr", tmp_path / "o.zarr", *CODEC]}.get(operation, [tmp_path / "a.zarr"])
+    planned(command, plan, operation, *words)
+    for call in (["run-task", plan.name, "--range", f"0:{FRAMES}", "-q"], ["finish", plan.name]):
+        done = subprocess.run([command, *call], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("answers-*")) and not list(tmp_path.glob(".o.zarr.repack"))
+
+
+def test_the_end_of_tasks_leaves_what_one_call_has_left(command, tool, plan, tmp_path):
+    folder = tmp_path / ".o.zarr.repack"
+    call = subprocess.Popen([command, "repack", tmp_path / "a.zarr", tmp_path / "o.zarr", *CODEC])
+    while not (folder / "journal.json").exists() and call.poll() is None:
+        time.sleep(0.001)
+    call.kill()
+    call.wait()
+    assert folder.exists(), "it ended before it was killed"
+    done = subprocess.run([command, "finish", plan], capture_output=True, text=True)
+    assert done.returncode == 3 and "holds what one call makes, or has left" in done.stderr, done
+    tool("repack", tmp_path / "a.zarr", tmp_path / "o.zarr", *CODEC)
+    assert contents(tmp_path / "o.zarr") == contents(tmp_path / "plain.zarr")

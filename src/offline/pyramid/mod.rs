@@ -76,8 +76,8 @@ impl Pyramid {
     /// nothing is written yet.
     ///
     /// Every level is made of the one before, as during an acquisition, by 2 in the last two dimensions, y and x, or
-    /// one of them, and perhaps in z before them, and has the chunks, shards and codecs of level 0. Where lengths are odd, the last
-    /// pixels are made of those that are there.
+    /// one of them, and perhaps in z before them, and has the chunks, shards and codecs of level 0. Where lengths are
+    /// odd, the last pixels are made of those that are there.
     ///
     /// # Errors
     ///

@@ -32,6 +32,8 @@ const JOURNAL: &str = "journal.json";
 /// Whose work stands here, where processes that know nothing of each other make the shards.
 const PLAN: &str = "plan.json";
 
+const OF_ONE_CALL: &str = "holds what one call makes, or has left: let that end or go on, or remove the folder";
+
 /// A folder in which each of these says what it has made.
 pub(in crate::offline) const RECEIPTS: &str = "receipts";
 
@@ -95,8 +97,7 @@ impl Staging {
         let is_closed = || path.join(JOURNAL).exists();
         let is_joined = Self::plan(path)?.is_some();
         if is_closed() && !is_joined {
-            let reason = "holds what one call makes, or has left: let that end or go on, or remove the folder";
-            return Err(Error::conflict(path, reason));
+            return Err(Error::conflict(path, OF_ONE_CALL));
         }
         if !is_joined {
             let (tree, plan) = (path.join("tree"), path.join(PLAN));
@@ -197,6 +198,9 @@ impl Staging {
     /// Lets tasks work in the folder again, where a call that was to make the result was killed. The caller holds it.
     pub(in crate::offline) fn reopen(path: &Path) -> Result<()> {
         let journal = path.join(JOURNAL);
+        if journal.exists() && Self::plan(path)?.is_none() {
+            return Err(Error::conflict(path, OF_ONE_CALL));
+        }
         match fs::remove_file(&journal) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", journal, error)),
             _ => Ok(()),

@@ -185,7 +185,7 @@ impl RunTasks {
             let (out, again) = (out.display(), "and finish them");
             let reason = match operation {
                 Operation::Pyramid(_) => "plan the levels anew with the option `overwrite`".to_owned(),
-                _ => format!("remove that, run all tasks again"),
+                _ => "remove that, run all tasks again".to_owned(),
             };
             let gone = "is not there, though the result of the tasks is: it was removed since, or somebody else made";
             return Err(Error::conflict(place, format!("{gone} {out}; {reason}, {again}")));

@@ -266,7 +266,8 @@ impl Default for PyramidDocument {
 
 /// The options of levels that a JSON document has.
 pub(crate) fn pyramid_options(py: Python<'_>, document: &str) -> PyResult<offline::PyramidOptions> {
-    let PyramidDocument { method, levels, y, x, depth, overwrite, memory_bytes, workers, sync } = options(py, document)?;
+    let document: PyramidDocument = options(py, document)?;
+    let PyramidDocument { method, levels, y, x, depth, overwrite, memory_bytes, workers, sync } = document;
     let method = method.map(|method| chosen(py, &method)).transpose()?;
     let depth = chosen(py, &depth)?;
     Ok(offline::PyramidOptions { method, levels, y, x, depth, overwrite, memory_bytes, workers, sync })
