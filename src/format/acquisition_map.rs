@@ -129,8 +129,13 @@ impl AcquisitionMap {
 
     /// The name, below the array's folder, of the shard of a number.
     pub(crate) fn shard_key(&self, number: u64) -> String {
+        self.layout.file_key(&self.shard_position(number))
+    }
+
+    /// The place in the grid of the shard of a number, be it in the array or not.
+    pub(crate) fn shard_position(&self, number: u64) -> Vec<u64> {
         if !self.has_boxes() {
-            return self.layout.file_key(&[number]);
+            return vec![number];
         }
         let grid = self.layout.file_grid();
         let dims = self.shard_dims();
@@ -139,7 +144,7 @@ impl AcquisitionMap {
         counts[0] = u64::MAX;
         let mut at = vec![0; grid.len()];
         dims.iter().zip(position(number, &counts)).for_each(|(&dim, digit)| at[dim] = digit);
-        self.layout.file_key(&at)
+        at
     }
 
     /// The place of a shard's chunk in the array's grid of chunks.

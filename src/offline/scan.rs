@@ -4,6 +4,8 @@
 //! slots, follow each other: the walk goes from header to header, and where one is missing or its chunk was never
 //! finished, it looks for the next one at every multiple of 8 bytes.
 
+use std::collections::HashSet;
+
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
@@ -61,6 +63,11 @@ pub(super) struct Scan {
     pub(super) strangers: u64,
     /// Another shard of the same image that the first such header belongs to, and how many of these belong to it.
     pub(super) of_shard: Option<(u64, u64)>,
+    /// Whole chunks of the image that have their places in other shards.
+    pub(super) of_others: Vec<Seen>,
+    /// What is wrong with a whole chunk of the image that has no place at all by the documents: these are not those by
+    /// which it was written.
+    pub(super) contradiction: Option<String>,
 }
 
 impl<'a> ExpectedHeaders<'a> {
@@ -139,6 +146,13 @@ impl<'a> ExpectedHeaders<'a> {
         }
     }
 
+    /// Whether a header could be another shard's, which was put here, or a part of it.
+    fn fits_shard(&self, shard: u64, header: &SlotHeader, at: u64) -> bool {
+        let position = self.map.shard_position(shard);
+        let other = ExpectedHeaders { position: &position, shard, chunks: self.map.chunks_of(&position), ..*self };
+        self.map.has_file(&position) && other.objection(header, at).is_none()
+    }
+
     fn fixed_bytes(&self) -> Option<u64> {
         self.own.slots.filter(Slots::are_fixed).map(|slots| slots.bytes)
     }
@@ -160,15 +174,7 @@ impl<'a> ExpectedHeaders<'a> {
 
     /// Finds what headers outside of `skip` tell of. `skip` are ranges that don't overlap, in ascending order.
     pub(super) fn scan(&self, file: &ShardFile, skip: &[Range]) -> Result<Scan> {
-        let mut scanner = Scanner {
-            expected: self,
-            file,
-            payload: Vec::new(),
-            window: Vec::new(),
-            // No honest shard has more bytes behind headers of unfinished chunks than it has bytes.
-            broken_bytes_left: file.len().saturating_mul(2),
-            scan: Scan::default(),
-        };
+        let mut scanner = Scanner::new(self, file);
         if self.fixed_bytes().is_some() {
             scanner.slots(skip)?;
         }
@@ -181,6 +187,30 @@ impl<'a> ExpectedHeaders<'a> {
         scanner.walk(from, file.len())?;
         Ok(scanner.scan)
     }
+
+    /// What is wrong with a whole chunk of the image that stands where `scan` has not looked, because the documents
+    /// have no place there.
+    pub(super) fn contradiction_elsewhere(&self, file: &ShardFile, scan: &Scan) -> Result<Option<String>> {
+        let whole = scan.seen.iter().filter(|seen| seen.whole).chain(&scan.of_others);
+        let mut known: Vec<_> = whole.map(|seen| (seen.at(), seen.end())).collect();
+        known.sort_unstable();
+        let torn: HashSet<u64> = scan.seen.iter().map(Seen::at).collect();
+        let mut scanner = Scanner::new(self, file);
+        let mut from = 0;
+        for (start, end) in known.into_iter().chain([(file.len(), file.len())]) {
+            let mut at = from;
+            while let Some(found) = scanner.next_magic(at, start)? {
+                at = found + GRAIN;
+                let header = read_header(file, found, Some(self.map))?;
+                let own = header.filter(|header| header.origin.dataset == self.own.writer && !torn.contains(&found));
+                if own.is_some_and(|header| scanner.seen(header, found).is_ok_and(|seen| seen.whole)) {
+                    return Ok(Some(format!("a chunk at {found} stands where no slot is")));
+                }
+            }
+            from = from.max(end.next_multiple_of(GRAIN));
+        }
+        Ok(None)
+    }
 }
 
 struct Scanner<'a> {
@@ -192,7 +222,14 @@ struct Scanner<'a> {
     scan: Scan,
 }
 
-impl Scanner<'_> {
+impl<'a> Scanner<'a> {
+    fn new(expected: &'a ExpectedHeaders<'a>, file: &'a ShardFile) -> Self {
+        let (payload, window, scan) = Default::default();
+        // No honest shard has more bytes behind headers of unfinished chunks than it has bytes.
+        let broken_bytes_left = file.len().saturating_mul(2);
+        Self { expected, file, payload, window, broken_bytes_left, scan }
+    }
+
     fn slots(&mut self, skip: &[Range]) -> Result<()> {
         let mut skip = skip.iter().peekable();
         let mut next = 0;
@@ -249,14 +286,38 @@ impl Scanner<'_> {
     /// Looks at the place of a header; returns the end of the chunk, if there is one and it is whole.
     fn look(&mut self, at: u64) -> Result<Option<u64>> {
         let Some(header) = read_header(self.file, at, Some(self.expected.map))? else { return Ok(None) };
-        if self.expected.objection(&header, at).is_some() {
-            self.scan.strangers += 1;
-            if let Some(shard) = self.expected.other_shard(&header) {
-                let (first, count) = self.scan.of_shard.unwrap_or((shard, 0));
-                self.scan.of_shard = Some((first, count + u64::from(shard == first)));
-            }
+        if let Some(objection) = self.expected.objection(&header, at) {
+            self.stranger(header, at, &objection)?;
             return Ok(None);
         }
+        let seen = self.seen(header, at)?;
+        self.scan.seen.push(seen);
+        Ok(seen.whole.then(|| seen.end()))
+    }
+
+    fn stranger(&mut self, header: SlotHeader, at: u64, objection: &str) -> Result<()> {
+        self.scan.strangers += 1;
+        let other = self.expected.other_shard(&header);
+        if let Some(shard) = other {
+            let (first, count) = self.scan.of_shard.unwrap_or((shard, 0));
+            self.scan.of_shard = Some((first, count + u64::from(shard == first)));
+        }
+        if header.origin.dataset != self.expected.own.writer || self.scan.contradiction.is_some() {
+            return Ok(());
+        }
+        let seen = self.seen(header, at)?;
+        match other.is_some_and(|shard| self.expected.fits_shard(shard, &header, at)) {
+            _ if !seen.whole => {}
+            true => self.scan.of_others.push(seen),
+            false => {
+                self.scan.contradiction = Some(format!("of the chunk at {at}, its slot header says that {objection}"))
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the chunk behind a header is whole.
+    fn seen(&mut self, header: SlotHeader, at: u64) -> Result<Seen> {
         let range = Range { offset: at + HEADER, nbytes: header.nbytes };
         let inside = range.offset.checked_add(range.nbytes).is_some_and(|end| end <= self.file.len());
         let whole = inside && {
@@ -268,9 +329,7 @@ impl Scanner<'_> {
             let reason = "too many headers are followed by something else than their chunks";
             self.broken_bytes_left = left.ok_or_else(|| Error::format(self.file.path(), reason))?;
         }
-        let seen = Seen { header, range, whole };
-        self.scan.seen.push(seen);
-        Ok(whole.then(|| seen.end()))
+        Ok(Seen { header, range, whole })
     }
 }
 

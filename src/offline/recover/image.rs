@@ -73,6 +73,7 @@ impl<'a> ImagePlan<'a> {
         if let Some(frames) = image.map.frames().filter(|_| sums.closed && !image.map.has_boxes()) {
             found.closed.add_range(0..frames);
         }
+        refuse_all_left(&image, &sums, &changed)?;
         let array = &image.node.array;
         // Where an index can't be read, that is to be mended first.
         let lost = array.lost_of(sums.chunks).and_then(|_| array.lost().ok().flatten());
@@ -221,6 +222,20 @@ impl<'a> ImagePlan<'a> {
             lost: self.lost.clone(),
             shards: shards.collect(),
         }
+    }
+}
+
+/// Refuses an image whose shards are all left alone: its documents would call all frames lost that are there.
+fn refuse_all_left(image: &WrittenImage, sums: &RecoveredSums, changed: &[DamagedShard]) -> Result<()> {
+    let names_chunks = |shard: &&DamagedShard| shard.chunks_before.is_some_and(|chunks| chunks > 0);
+    let left = changed.iter().filter(names_chunks).find_map(|shard| match &shard.action {
+        Action::Leave(reason) => Some((shard, reason)),
+        _ => None,
+    });
+    // What a run that came to its end says stays as it is.
+    match left.filter(|_| sums.chunks == 0 && !image.own.complete) {
+        Some((shard, reason)) => Err(image.unlike(&shard.path, reason)),
+        None => Ok(()),
     }
 }
 

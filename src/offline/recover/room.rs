@@ -18,7 +18,7 @@ pub(super) fn unused<'a>(
     end: u64,
 ) -> Vec<Range> {
     let in_index = in_index.map(|range| (range.offset, range.offset.saturating_add(range.nbytes)));
-    let seen = scan.seen.iter().map(|seen| (seen.at(), seen.end()));
+    let seen = scan.seen.iter().chain(&scan.of_others).map(|seen| (seen.at(), seen.end()));
     let mut kept: Vec<_> = seen.chain(in_index).chain([(end, u64::MAX)]).collect();
     kept.sort_unstable();
     let (mut unused, mut free_from) = (Vec::new(), expected.first_slot_at());

@@ -157,17 +157,25 @@ fn look(image: &WrittenImage, path: &Path, position: &[u64]) -> Result<ShardReco
         Err(Error::Format { reason, .. }) => return leave(plan, &reason),
         Err(error) => return Err(error),
     };
+    if let Some(contradiction) = &scan.contradiction {
+        return Err(image.unlike(path, contradiction));
+    }
     plan.shard.chunks_before = named.as_ref().map(IndexedChunks::count);
     plan.unused = room::unused(&expected, &scan, named.iter().flat_map(|named| named.chunks.values()), {
         let at_end = expected.index_location == IndexLocation::End;
         let table_at = if at_end { file.len().saturating_sub(expected.index_bytes) } else { file.len() };
         named.as_ref().and_then(|named| named.tail_at).unwrap_or(table_at)
     });
-    if scan.seen.is_empty() {
-        plan.without_chunks(&file, &expected, &scan, named.as_ref(), keeps_empty(array));
-        return Ok(plan);
+    match scan.seen.is_empty() {
+        true => plan.without_chunks(&file, &expected, &scan, named.as_ref(), keeps_empty(array)),
+        false => plan.decide(&file, image, &expected, &scan, named.as_ref())?,
     }
-    plan.decide(&file, image, &expected, &scan, named.as_ref())?;
+    // What no place is known for would be given back to the disk, or written over.
+    if plan.shard.action != Action::Nothing
+        && let Some(contradiction) = expected.contradiction_elsewhere(&file, &scan)?
+    {
+        return Err(image.unlike(path, &contradiction));
+    }
     let ends = plan.chunks.iter().map(|seen| seen.header.last_frame().saturating_add(1));
     plan.sums.frames_end = ends.max().unwrap_or(0);
     if image.own.unbounded {
@@ -185,9 +193,6 @@ fn expected<'a>(image: &'a WrittenImage, position: &'a [u64], file: &ShardFile) 
     let expected = ExpectedHeaders::new(array, &image.own, &image.map, position, index_bytes)
         .filter(|_| image.map.has_file(position))
         .ok_or("lies outside the array")?;
-    if head_bytes.is_some_and(|head| image.own.slots.is_none_or(|slots| slots.first_at < head)) {
-        return Err("its slots stand where its head should be".to_owned());
-    }
     let on_disk = file.disk_bytes();
     if let Some(bytes) = table_bytes.filter(|&bytes| bytes > on_disk.max(INDEX_BYTES_FREE)) {
         return Err(format!("its index would have {bytes} bytes, and the whole file takes {on_disk}"));
@@ -415,8 +420,10 @@ impl ShardRecovery {
         let accounted: HashSet<u64> = scan.seen.iter().map(|seen| seen.range.offset).collect();
         let mut in_index = named.iter().flat_map(|named| named.chunks.values());
         self.shard.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
-        // Torn chunks are cut off no more than whole ones, or else each recovery would find another end.
-        let ranges = scanned.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
+        // Torn chunks are cut off no more than whole ones, or else each recovery would find another end. Those of other
+        // shards are all that there is of them.
+        let ranges = scanned.iter().chain(&scan.of_others);
+        let ranges = ranges.map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
         let mut used: Vec<_> = ranges.filter(|range| range.offset.saturating_add(range.nbytes) <= file.len()).collect();
         let chunks_end = used.iter().map(|range| range.offset + range.nbytes).max().unwrap_or(0);
         let data_end = if self.shard.damaged {

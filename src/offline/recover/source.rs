@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
@@ -29,6 +30,32 @@ impl WrittenImage<'_> {
     pub(super) fn finest(&self) -> Option<String> {
         let group = self.node.name.rsplit_once('/').map_or("", |(group, _)| group);
         self.own.level_of.as_ref().map(|finest| below(group, finest))
+    }
+
+    /// The error of documents by which a shard can't have been written.
+    pub(super) fn unlike(&self, shard: &Path, contradiction: &str) -> Error {
+        let (array, slots) = (self.node.array.document(), &self.group.document);
+        let or = if array == slots { String::new() } else { format!(", or {} is not", slots.display()) };
+        let reason = format!(
+            "is not the document that {} was written by{or}: {contradiction}; put that back; nothing is changed",
+            shard.display()
+        );
+        Error::format(array, reason)
+    }
+
+    /// Refuses an index in the place of the slots before anything is written there.
+    fn checked(self) -> Result<Self> {
+        let layout = self.node.array.layout();
+        let at_start = layout.table().filter(|table| table.location() == IndexLocation::Start);
+        let head = layout.minishard_head().or(at_start.map(|table| table.bytes())).unwrap_or(0);
+        let Some(slots) = self.own.slots.filter(|slots| slots.first_at < head) else { return Ok(self) };
+        let reason = format!(
+            "the index of a shard would have the first {head} bytes, but by {} slots begin at {}; put the document \
+             back by which the shards were written; nothing is changed",
+            self.group.document.display(),
+            slots.first_at
+        );
+        Err(Error::format(self.node.array.document(), reason))
     }
 
     /// Of a level, the frames that it may have, and where they end, by those that level 0 has: no more than these of a
@@ -107,7 +134,7 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
             return Err(Error::unsupported(node.array.path(), reason));
         }
         let map = node.array.acquisition_map(&own)?;
-        images.push(WrittenImage { own, group, node, map, frames: None, extent: None });
+        images.push(WrittenImage { own, group, node, map, frames: None, extent: None }.checked()?);
     }
     if let (true, Some(parts)) = (images.is_empty(), parts) {
         return Err(Error::unfinished(root, in_parts(parts)));

@@ -93,7 +93,7 @@ fn documents_that_can_not_be() {
     ] {
         expect(&good, bits(name, count), &["open: ", "bits can't be", "verify: "]);
     }
-    expect(&good, bits("minishard_bits", 24), &["too few for a shard's head of 268435456 bytes", "Leave Some"]);
+    expect(&good, bits("minishard_bits", 24), &["too few for a shard's head of 268435456 bytes", "nothing is changed"]);
     expect(&good, bits("preshift_bits", u64::MAX), &["open: "]);
     let big = u64::MAX;
     expect(&good, scale(|scale| scale["size"] = json!([big, big, big])), &["open: "]);
