@@ -169,3 +169,19 @@ def test_what_a_shard_has_of_another_stays(ran, dataset):
     assert code == 0, told
     assert first.read_bytes()[: len(both)] == both
     assert ran("recover", dataset)[0] == 0
+
+
+@pytest.mark.parametrize("what", ["c", "c/0", "c/0/0/0"])
+def test_links_to_the_shards_of_another_array_are_refused(ran, dataset, what):
+    stop(dataset)
+    link, target = dataset / "1" / what, dataset / "0" / what
+    if link.is_dir():
+        shutil.rmtree(link)
+    else:
+        link.unlink()
+    link.symlink_to(os.path.relpath(target, link.parent))
+    before = files(dataset)
+    for apply in ([], ["--apply"]):
+        code, told = ran("recover", dataset, *apply)
+        assert code == 5 and str(link) in told and "is a link to" in told, told
+        assert files(dataset) == before

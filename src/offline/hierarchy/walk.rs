@@ -36,6 +36,8 @@ pub(crate) struct Tree {
     pub(crate) broken: Vec<Error>,
     /// Files that a writer had begun and not yet given their name.
     pub(crate) partial: Vec<PathBuf>,
+    /// Links in arrays to folders that were looked at by another name.
+    pub(crate) again: Vec<PathBuf>,
     /// What no document speaks of.
     pub(crate) unexpected: Vec<PathBuf>,
 }
@@ -448,6 +450,8 @@ impl Walk {
                 (_, _, Some(key)) if is_folder && key.split('/').count() <= array.shape().len() + 1 => {
                     if self.visited.enter(&path, depth)? {
                         self.files(at, &path, key, depth + 1)?;
+                    } else if path.is_symlink() {
+                        self.tree.again.push(path);
                     }
                 }
                 // A link to what is not here may be one to a folder.

@@ -1,6 +1,6 @@
 //! What is recovered: the images that this crate's writer made, and what may be changed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
@@ -8,6 +8,7 @@ use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
 use crate::format::slot_header::SlotHeader;
 use crate::fs::links;
+use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use crate::offline::hierarchy::{self, GroupAttributes, below};
 use crate::offline::ranges::Ranges;
@@ -43,8 +44,10 @@ impl WrittenImage<'_> {
         Error::format(array, reason)
     }
 
-    /// Refuses an index in the place of the slots before anything is written there.
-    fn checked(self) -> Result<Self> {
+    /// Refuses an index in the place of the slots, and links to the shards of other arrays, before anything is written
+    /// there.
+    fn checked(self, tree: &Tree) -> Result<Self> {
+        refuse_links(tree, self.node)?;
         let layout = self.node.array.layout();
         let at_start = layout.table().filter(|table| table.location() == IndexLocation::Start);
         let head = layout.minishard_head().or(at_start.map(|table| table.bytes())).unwrap_or(0);
@@ -134,7 +137,7 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
             return Err(Error::unsupported(node.array.path(), reason));
         }
         let map = node.array.acquisition_map(&own)?;
-        images.push(WrittenImage { own, group, node, map, frames: None, extent: None }.checked()?);
+        images.push(WrittenImage { own, group, node, map, frames: None, extent: None }.checked(tree)?);
     }
     if let (true, Some(parts)) = (images.is_empty(), parts) {
         return Err(Error::unfinished(root, in_parts(parts)));
@@ -151,6 +154,38 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<WrittenImage
         return Err(no_images(root, unfinished));
     }
     Ok(images)
+}
+
+/// Refuses links from where an array's shards are to those of an array of the same dataset: what is changed in one of
+/// them would be lost in the other.
+fn refuse_links(tree: &Tree, node: &ArrayNode) -> Result<()> {
+    let folder = node.array.folder();
+    let mut known = None;
+    // Most files share their folders.
+    let new_folders =
+        node.files.iter().filter_map(|(path, _)| path.parent().filter(|above| known.replace(*above) != Some(above)));
+    let folders = new_folders.flat_map(|above| above.ancestors().take_while(|above| *above != folder));
+    let files = node.files.iter().map(|(path, _)| path.as_path());
+    let again = tree.again.iter().map(PathBuf::as_path).filter(|link| holds(&node.array, link));
+    for link in again.chain(folders).chain(files).filter(|path| path.is_symlink()) {
+        let Ok(target) = link.canonicalize() else { continue };
+        if let Some(other) = tree.arrays.iter().find(|other| holds(&other.array, &target)) {
+            let reason = format!(
+                "is a link to {}, where the array {} of the same dataset has its shards; put shards in its place, or \
+                 remove it where there are none; nothing is changed",
+                target.display(),
+                if other.name.is_empty() { "itself" } else { &other.name }
+            );
+            return Err(Error::unsupported(link, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a path is one of an array's shards, or a folder of them.
+fn holds(array: &Array, path: &Path) -> bool {
+    let key = path.strip_prefix(array.folder()).ok().and_then(Path::to_str);
+    key.is_some_and(|key| array.layout().has_files_in(key) || array.layout().file_position(key).is_some())
 }
 
 /// Why nothing can be recovered where there is no image with slot headers.
