@@ -74,7 +74,8 @@ def test_an_archive_that_was_cut_off_is_recovered_once(command, ran, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     length = whole.stat().st_size
-    cuts = [length * percent // 100 // 4096 * 4096 + within for percent in range(45, 100, 9) for within in (0, 17, 4000)]
+    pages = [length * percent // 100 // 4096 * 4096 for percent in range(45, 100, 9)]
+    cuts = [page + within for page in pages for within in (0, 17, 4000)]
     for at in cuts:
         shutil.copyfile(whole, cut)
         os.truncate(cut, at)
