@@ -49,6 +49,8 @@ pub(crate) fn as_the_tool_makes_them(image: &Path, downsampling: &Downsampling) 
     let options = PyramidOptions {
         method: Some(downsampling.method),
         levels: downsampling.levels,
+        y: downsampling.y,
+        x: downsampling.x,
         depth: downsampling.depth,
         overwrite: true,
         workers: 1,
