@@ -7,7 +7,7 @@
 #
 # Options for sbatch come by its variables: SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT.
 set -euo pipefail
-(($#)) || { echo "usage: $0 TASKS.jsonl [TASKS OF EACH JOB]" >&2 && exit 2; }
+[[ $# -gt 0 && ${2:-1} =~ ^[1-9][0-9]*$ ]] || { echo "usage: $0 TASKS.jsonl [TASKS OF EACH JOB]" >&2 && exit 2; }
 tasks="$1" batch="${2:-100}" first="${3:-0}" end="${4:-0}"
 if [[ -n "${SLURM_ARRAY_TASK_ID-}" ]]; then
     from=$((first + SLURM_ARRAY_TASK_ID * batch)) code=0
