@@ -31,8 +31,9 @@ impl CheckRun<'_> {
             let (path, level) = (level.array.path(), &level.array);
             let before = self.check.findings.damage();
             let Some(finest) = self.finest_of(images, name) else {
-                // One that was taken out by itself has nothing beside it.
-                if !name.is_empty() && !self.check.is_told_of(&path.with_file_name(level_of)) {
+                // One that was taken out by itself has nothing beside it, and one that was just begun not yet.
+                let is_whole = own.complete || own.recovered;
+                if is_whole && !name.is_empty() && !self.check.is_told_of(&path.with_file_name(level_of)) {
                     let what = format!("its writer made it as a level of {}", quoted(level_of));
                     self.check.damage(path, format!("{what}, which is no array beside it that has levels"));
                     arrays.iter_mut().filter(|array| array.path == *name).for_each(|array| array.damage += 1);

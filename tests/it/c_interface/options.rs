@@ -49,7 +49,7 @@ fn every_option() -> Config {
         checkpoint_every: Duration::from_millis(250),
         record_fields: vec![field("laser", Dtype::U16), field("stage", Dtype::F64)],
         record_roi: true,
-        channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "FFFFFF", None)],
+        channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "", None)],
         name: Some("µ".into()),
         key: Some("a/b".into()),
         bare: true,
