@@ -87,9 +87,9 @@ def test_pyramid_and_manifest(run: Path, tmp_path: Path) -> None:
 
 def test_arrays_are_read_lazily(run: Path) -> None:
     array = sw.open(run)
-    assert (array.shape, array.ndim, array.size, array.dtype, len(array)) == ([10, 16, 24], 3, 3840, np.uint16, 10)
+    assert (array.shape, array.ndim, array.size, array.dtype, len(array)) == ((10, 16, 24), 3, 3840, np.uint16, 10)
     assert array.dimension_names == ["t", "y", "x"]
-    assert array.chunk_shape == [1, 16, 24] and array.shard_shape == [4, 16, 24]
+    assert array.chunk_shape == (1, 16, 24) and array.shard_shape == (4, 16, 24)
     for index in (..., 3, (slice(8, 2, -2), slice(None, None, 3), 5), (-1, 2, 3), slice(4, 4)):
         np.testing.assert_array_equal(array[index], WANT[index])  # type: ignore[index]
     np.testing.assert_array_equal(np.asarray(array), WANT)
