@@ -90,7 +90,7 @@ def test_what_the_draft_leaves_out(draft, look):
         {"name": "deep/er/a", "pixels": movie, **sharded},
         {"name": "plain", "pixels": movie, "chunks": [2, 7, 8], "codec": "zstd"},
     )
-    assert "arrays in it: deep/er/a, plain" in look(dataset, code=3)
+    assert f"name an array in it: {dataset / 'deep/er/a'}, {dataset / 'plain'}" in look(dataset, code=3)
     for name, wanted in (("deep/er/a", expected), ("plain", movie)):
         got, described, _ = look(dataset, name)
         assert_same(got, wanted)
