@@ -159,3 +159,14 @@ def refused(command, tmp_path):
 @pytest.fixture
 def movie():
     return recordings.movie(np.uint16, (11, 60, 70))
+
+
+@pytest.fixture
+def ran(command):
+    """Runs the command, and returns its exit code and all that it says."""
+
+    def ran(*words):
+        done = subprocess.run([command, *words], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    return ran

@@ -19,15 +19,6 @@ def dataset(command, tmp_path, request):
     return path
 
 
-@pytest.fixture
-def ran(command):
-    def ran(*words):
-        done = subprocess.run([command, *words], capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
-
-    return ran
-
-
 def edit(path, change):
     document = json.loads(path.read_text())
     change(document)

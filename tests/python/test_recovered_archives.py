@@ -13,15 +13,6 @@ OPTIONS = "--camera 65x47xu16 --chunk 8,32,32 --shard 16,64,64 --pyramid mean --
 
 
 @pytest.fixture
-def ran(command):
-    def ran(*words):
-        done = subprocess.run([command, *words], capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
-
-    return ran
-
-
-@pytest.fixture
 def archive(command, tmp_path):
     path = tmp_path / "run.ozx"
     subprocess.run([command, "replay", "synthetic", path, *OPTIONS, "--frames", "40"], check=True)
