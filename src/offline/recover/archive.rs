@@ -91,8 +91,9 @@ impl FoundArchive {
         let open = || {
             let file = open_unfollowed(File::options().read(true).write(true), &self.path)?;
             // What is put behind the end makes the file as long again as it was: the next recovery would find an entry.
-            self.stale.iter().try_for_each(|at| file.write_all_at(&[0; SIGNATURE.len()], *at))?;
-            if !self.stale.is_empty() {
+            // One that ends with a directory of all that is in it was not cut off.
+            if self.is_behind && !self.stale.is_empty() {
+                self.stale.iter().try_for_each(|at| file.write_all_at(&[0; SIGNATURE.len()], *at))?;
                 file.sync_data()?;
             }
             Archive::resume(file, &self.path, self.uuid, &self.entries, self.is_behind)
